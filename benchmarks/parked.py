@@ -21,7 +21,7 @@ import pymysql
 
 from benchmarks.durable import demand_durable
 from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.parked_events import ParkStore
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.drivers import find_transaction_driver
@@ -95,7 +95,7 @@ class Bench:
     def look(self) -> int:
         """Look for what is due once, and return how many events were found."""
         with transaction(self.connection, self._driver):
-            return len(finish(self.park.find_due(self.connection, [Place(TOPIC, 0)], LIMIT)))
+            return len(finish(self.park.find_due(self.connection, [TopicPartition(TOPIC, 0)], LIMIT)))
 
 
 @dataclass

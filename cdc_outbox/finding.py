@@ -16,7 +16,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """Where a finding points: a document, an object in it and, for a text, the line.
 
     Args:
@@ -48,7 +48,7 @@ class Finding:
 
     code: str
     severity: Severity
-    place: Place
+    place: Location
     message: str
     remedy: str = ""
 

@@ -130,7 +130,7 @@ def shows_secret(option: str, value: str) -> bool:
     return not is_jaas_line or bool(_ASSIGNED.search(REFERENCE.sub("", value)))
 
 
-class Veil:
+class SecretRedactor:
     """Remember secrets, and take them out of what is said: an error of Java's may quote an option's value."""
 
     def __init__(self) -> None:

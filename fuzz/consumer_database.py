@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from cdc_outbox.consumer.claims import Claims
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.fencing import NO_IDS, OffsetMove, Place, Tenure, TopicId
-from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
+from cdc_outbox.consumer.fencing import NO_IDS, Assignment, OffsetMove, TopicId, TopicPartition
+from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, ParkedCount, ParkedEvent, Rank
 from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers.immediate import finish
@@ -71,7 +71,7 @@ class Connected(MemoryDatabase):
         # Without the base's, whose state is the server's here.
         self.server = server
         self.locks: set[Lock] = set()
-        self.held: Mapping[Place, int] = {}
+        self.held: Mapping[TopicPartition, int] = {}
         """The epochs under which the consumer works at the moment."""
         self.now = server.committed
         self._hook = hook
@@ -154,11 +154,11 @@ class Connected(MemoryDatabase):
         self._look_alive("find_purge")
         return await super().find_purge(connection)
 
-    async def find_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Mark]:
+    async def find_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
         self._look_alive("find_marks")
         return await super().find_marks(connection, aggregates)
 
-    async def lock_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Mark]:
+    async def lock_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
         wanted = set(aggregates)
         return await self._write("lock_marks", "mark", wanted, partial(super().lock_marks, connection, wanted))
 
@@ -193,7 +193,7 @@ class Connected(MemoryDatabase):
         return await self._write("wake", "row", (), partial(super().wake, connection, successors))
 
     async def find_due(
-        self, connection: Any, owned: Iterable[Place], limit: int, most_bytes: float = math.inf
+        self, connection: Any, owned: Iterable[TopicPartition], limit: int, most_bytes: float = math.inf
     ) -> list[ParkedEvent]:
         self._look_alive("find_due")
         return await super().find_due(connection, owned, limit, most_bytes)
@@ -203,22 +203,22 @@ class Connected(MemoryDatabase):
         return await super().count(connection)
 
     async def issue(
-        self, connection: Any, places: Iterable[Place], topic_ids: Mapping[str, TopicId] = NO_IDS
-    ) -> Mapping[Place, Tenure]:
+        self, connection: Any, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId] = NO_IDS
+    ) -> Mapping[TopicPartition, Assignment]:
         wanted = list(places)
         return await self._write("issue", "epoch", wanted, partial(super().issue, connection, wanted, topic_ids))
 
-    async def find_stale(self, connection: Any, held: Mapping[Place, int]) -> list[Place]:
+    async def find_stale(self, connection: Any, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         self._look_alive("find_stale")
         return await super().find_stale(connection, held)
 
     async def store_offsets(
-        self, connection: Any, held: Mapping[Place, int], moves: Mapping[Place, OffsetMove]
-    ) -> list[Place]:
+        self, connection: Any, held: Mapping[TopicPartition, int], moves: Mapping[TopicPartition, OffsetMove]
+    ) -> list[TopicPartition]:
         write = partial(super().store_offsets, connection, held, moves)
         return await self._write("store_offsets", "epoch", moves, write)
 
-    async def finish(self, connection: Any, held: Mapping[Place, int]) -> None:
+    async def finish(self, connection: Any, held: Mapping[TopicPartition, int]) -> None:
         await self._write("finish", "epoch", held, partial(super().finish, connection, held))
 
     async def start(self, connection: Any, event_id: str) -> int:

@@ -9,8 +9,8 @@ from typing import Any
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaPartition
 
-from cdc_outbox.consumer.fencing import Place, TopicId
-from cdc_outbox.consumer.start_offsets import Partition
+from cdc_outbox.consumer.fencing import TopicId, TopicPartition
+from cdc_outbox.consumer.start_offsets import PartitionOffsets
 from cdc_outbox.message import Message
 
 _Callback = Callable[["Client", list[KafkaPartition]], None]
@@ -50,13 +50,13 @@ class Record:
 class Group:
     """Logs, committed offsets, and who has which partition."""
 
-    def __init__(self, places: Iterable[Place]) -> None:
-        self.logs: dict[Place, list[Message]] = {place: [] for place in places}
-        self.committed: dict[Place, int] = {}
-        self.holders: dict[Place, Client | None] = dict.fromkeys(self.logs)
-        self._targets: dict[Place, Client] = {}
+    def __init__(self, places: Iterable[TopicPartition]) -> None:
+        self.logs: dict[TopicPartition, list[Message]] = {place: [] for place in places}
+        self.committed: dict[TopicPartition, int] = {}
+        self.holders: dict[TopicPartition, Client | None] = dict.fromkeys(self.logs)
+        self._targets: dict[TopicPartition, Client] = {}
 
-    def give(self, place: Place, client: "Client") -> None:
+    def give(self, place: TopicPartition, client: "Client") -> None:
         """Move a partition in the cooperative way: its holder gives it up first; to the holder itself it comes anew."""
         holder = self.holders[place]
         self._targets[place] = client
@@ -65,7 +65,7 @@ class Group:
         else:
             holder.events.append(("revoke", [place]))
 
-    def give_up(self, place: Place, client: "Client") -> None:
+    def give_up(self, place: TopicPartition, client: "Client") -> None:
         """Take what a client gave up, for whoever is to have it."""
         if self.holders[place] is client:
             self.holders[place] = None
@@ -84,7 +84,7 @@ class Group:
             if target is client:
                 self._targets[place] = heir
 
-    def _hand_over(self, place: Place) -> None:
+    def _hand_over(self, place: TopicPartition) -> None:
         client = self._targets.get(place)
         if client is not None:
             self.holders[place] = client
@@ -105,8 +105,8 @@ class Client:
         self.refusals = 0
         """How many commits a rebalance that goes on refuses."""
         self.events: deque[tuple[str, Any]] = deque()
-        self.positions: dict[Place, int] = {}
-        self.paused: set[Place] = set()
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused: set[TopicPartition] = set()
         self.polled: Callable[[], None] | None = None
         """Called after each poll."""
         self._hook, self._answered = hook, answered
@@ -143,7 +143,9 @@ class Client:
             self.refusals -= 1
             error = KafkaError(KafkaError.REBALANCE_IN_PROGRESS)
         else:
-            self.group.committed |= {Place(offset.topic, offset.partition): offset.offset for offset in offsets}
+            self.group.committed |= {
+                TopicPartition(offset.topic, offset.partition): offset.offset for offset in offsets
+            }
         if asynchronous:
             self.events.append(("answer", (error, offsets)))
             return None
@@ -152,25 +154,27 @@ class Client:
         return offsets
 
     def seek(self, position: KafkaPartition) -> None:
-        place = Place(position.topic, position.partition)
+        place = TopicPartition(position.topic, position.partition)
         if place not in self.positions:
             raise KafkaException(KafkaError(KafkaError._STATE))  # noqa: SLF001
         self.positions[place] = position.offset
 
     def position(self, places: list[KafkaPartition]) -> list[KafkaPartition]:
         return [
-            KafkaPartition(*place, self.positions.get(Place(*place), -1001))
+            KafkaPartition(*place, self.positions.get(TopicPartition(*place), -1001))
             for place in ((one.topic, one.partition) for one in places)
         ]
 
     def get_watermark_offsets(self, position: KafkaPartition, **_options: bool) -> tuple[int, int]:
-        return 0, len(self.group.logs[Place(position.topic, position.partition)])
+        return 0, len(self.group.logs[TopicPartition(position.topic, position.partition)])
 
-    def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
+    def find(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return what the brokers know of partitions."""
         committed = self.group.committed
         return {
-            place: Partition(TopicId("cluster", place.topic), 0, len(self.group.logs[place]), committed.get(place))
+            place: PartitionOffsets(
+                TopicId("cluster", place.topic), 0, len(self.group.logs[place]), committed.get(place)
+            )
             for place in places
         }
 
@@ -183,8 +187,8 @@ class Client:
     def resume(self, places: list[KafkaPartition]) -> None:
         self.paused -= self._assigned(places)
 
-    def _assigned(self, places: list[KafkaPartition]) -> set[Place]:
-        wanted = {Place(place.topic, place.partition) for place in places}
+    def _assigned(self, places: list[KafkaPartition]) -> set[TopicPartition]:
+        wanted = {TopicPartition(place.topic, place.partition) for place in places}
         if not wanted <= self.positions.keys():
             raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION))  # noqa: SLF001
         return wanted
@@ -218,7 +222,7 @@ class Client:
                     self._forget(self.positions.keys() & what)
                     self.is_member = True
 
-    def _forget(self, places: Iterable[Place]) -> None:
+    def _forget(self, places: Iterable[TopicPartition]) -> None:
         for place in list(places):
             del self.positions[place]
             self.paused.discard(place)

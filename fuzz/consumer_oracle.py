@@ -3,9 +3,9 @@
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import identity_of
-from cdc_outbox.consumer.ordering import Aggregate, Mark, aggregate_of, time_of
+from cdc_outbox.consumer.ordering import Aggregate, Watermark, aggregate_of, time_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import Event
@@ -35,7 +35,7 @@ class Oracle:
     forced: set[str] = field(default_factory=set)
     hopeless: set[str] = field(default_factory=set)
     _claimed: set[str] = field(default_factory=set)
-    _looked: dict[Place, int] = field(default_factory=dict)
+    _looked: dict[TopicPartition, int] = field(default_factory=dict)
 
     def check(self) -> None:
         """Hold what is committed against every law."""
@@ -85,7 +85,7 @@ class Oracle:
             tops[aggregate] = max(tops.get(aggregate, 0), event.sequence or 0)
             assert event_id in ended or event.aggregate_type == WATERMARK, f"{event} is lost"
         for aggregate, top in tops.items():
-            assert committed.marks.get(aggregate, Mark()).last == top, f"{aggregate} stands before {top}"
+            assert committed.marks.get(aggregate, Watermark()).last == top, f"{aggregate} stands before {top}"
 
     def _check_claims(self, applied: set[str]) -> None:
         committed = self.world.server.committed
@@ -93,7 +93,7 @@ class Oracle:
         assert not committed.claims & parked, "a parked event is claimed"
         for event_id in committed.claims - applied - self.skipped:
             event = self.written[event_id]
-            last = committed.marks.get(aggregate_of(event), Mark()).last
+            last = committed.marks.get(aggregate_of(event), Watermark()).last
             # Of one that is older than the purge the number alone counts, and it had effects: see _check_order.
             is_known = event.aggregate_type == LATEST or (event.aggregate_type == GAPLESS and self._is_purged(event_id))
             is_passed = is_known and (event.sequence or 0) <= last
@@ -145,7 +145,7 @@ class Oracle:
         committed = self.world.server.committed
         blocking = Counter(aggregate_of(row.event) for row in committed.rows.values() if row.parked.blocks)
         for aggregate in blocking.keys() | committed.marks.keys():
-            mark = committed.marks.get(aggregate, Mark())
+            mark = committed.marks.get(aggregate, Watermark())
             assert mark.parked == blocking[aggregate], f"{aggregate} counts {mark.parked}, not {blocking[aggregate]}"
 
     def _check_row(self, row: MemoryRow) -> None:
@@ -171,7 +171,7 @@ class Oracle:
             event = MENDED.event_of(message)
         except MessageError:
             raise AssertionError(f"{known_as} is lost") from None
-        last = committed.marks.get(aggregate_of(event), Mark()).last
+        last = committed.marks.get(aggregate_of(event), Watermark()).last
         is_stale = event.aggregate_type == WATERMARK and (event.sequence or 0) <= last
         assert event.id in parked | self._claimed | self.skipped or is_stale, f"{event} is lost"
 

@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of, time_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import DatabaseUnavailableError, TransactionConflictError
@@ -80,7 +80,7 @@ class Story(RuleBasedStateMachine):
         self._plan: Plan | None = None
         self._planned: Running | None = None
         self._heads: dict[Aggregate, int] = {}
-        self._homes: dict[tuple[str, str], Place] = {}
+        self._homes: dict[tuple[str, str], TopicPartition] = {}
         self._sources = dict.fromkeys(KINDS, 1)
         self._withheld: list[Event] = []
         self._told = ExitStack()
@@ -135,7 +135,7 @@ class Story(RuleBasedStateMachine):
         log = logs[which % len(logs)]
         first = which % len(log)
         for message in log[first : first + events]:
-            self.world.append(Place(message.topic, message.partition or 0), message)
+            self.world.append(TopicPartition(message.topic, message.partition or 0), message)
 
     @rule(kind=st.sampled_from([GAPLESS, INCREASING, LATEST]), number=numbers)
     def contradict(self, kind: str, number: int) -> None:
@@ -147,7 +147,7 @@ class Story(RuleBasedStateMachine):
             self._send(self._made(aggregate, event.sequence or 0, event.type))
 
     @rule(place=places)
-    def write_rubbish(self, place: Place) -> None:
+    def write_rubbish(self, place: TopicPartition) -> None:
         self.world.append(place, Message(topic=place.topic, key=b"1", value=b"{}"))
 
     @rule(kind=st.sampled_from([INCREASING, NONE]), number=numbers)
@@ -156,7 +156,7 @@ class Story(RuleBasedStateMachine):
         self._send(self._written(kind, str(number)), value=b"\xff")
 
     @rule(kind=st.sampled_from([GAPLESS, LATEST, WATERMARK]), number=numbers, place=places)
-    def move_home(self, kind: str, number: int, place: Place) -> None:
+    def move_home(self, kind: str, number: int, place: TopicPartition) -> None:
         """Write an aggregate's later events elsewhere, as after an increase of the partitions.
 
         Where only the topic's order tells who is next, nothing is promised to an aggregate in two partitions.
@@ -202,7 +202,7 @@ class Story(RuleBasedStateMachine):
             self.oracle.check()
 
     @rule(place=places, number=consumers)
-    def rebalance(self, place: Place, number: int) -> None:
+    def rebalance(self, place: TopicPartition, number: int) -> None:
         self.world.group.give(place, self.world.consumers[number].client)
 
     @rule(number=consumers)

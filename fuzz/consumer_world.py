@@ -12,17 +12,17 @@ from unittest import mock
 
 from cdc_outbox.consumer import loop, offsets
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
-from cdc_outbox.consumer.fencing import Ownership, Place
-from cdc_outbox.consumer.group import Keeper, subscribe
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.fencing import Ownership, TopicPartition
+from cdc_outbox.consumer.group import BackgroundPoller, subscribe
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Limits, Room
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.ordering import Order, orders_of
-from cdc_outbox.consumer.retries import Poison, Retry
+from cdc_outbox.consumer.retries import Retry, RetryTracker
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers.immediate import Meanwhile, finish, nothing_else
 from cdc_outbox.event import Event, SequenceMode
@@ -47,7 +47,7 @@ CONTRACT = WireContract(
 )
 MENDED = replace(CONTRACT, payload_type=PayloadType.BYTES)
 """Reads also what is no JSON."""
-PLACES = tuple(Place("events", partition) for partition in range(3))
+PLACES = tuple(TopicPartition("events", partition) for partition in range(3))
 RETRY_ATTEMPTS = 3
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -97,7 +97,7 @@ class World:
         digits = f"{int(self.moment.timestamp() * 1000):012x}7{self._ids:03x}8000{0:012x}"
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
-    def append(self, place: Place, message: Message) -> Message:
+    def append(self, place: TopicPartition, message: Message) -> Message:
         """Write a message into a partition and return it as it lies there."""
         log = self.group.logs[place]
         log.append(
@@ -144,7 +144,7 @@ class Running:
         self.client = Client(world.group, self._step, done.answered)
         client = cast("Any", self.client)
         self.keeper = ModelKeeper(client)
-        self.watch = Watch(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
+        self.watch = ConsumerStats(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
         retry = Retry(max_attempts=RETRY_ATTEMPTS, park_at_once=(HopelessError,))
         self.loop = Loop(
             client,
@@ -155,7 +155,7 @@ class Running:
             partitions=self.client,
             contract=CONTRACT,
             limits=limits,
-            poison=Poison(retry, random=Random(0), clock=clock),
+            poison=RetryTracker(retry, random=Random(0), clock=clock),
             watch=self.watch,
             waits=_Waits(world),
             random=Random(0),
@@ -195,7 +195,7 @@ class Running:
             raise HopelessError if fault.is_hopeless else ValueError
 
 
-class ModelKeeper(Keeper):
+class ModelKeeper(BackgroundPoller):
     """The keeper, whose thread's work is done when the model says so."""
 
     def keep(self, client: Client) -> None:
@@ -225,7 +225,7 @@ class _Database:
     def __init__(self, connection: Connected, handlers: Handlers, order_of: Callable[[str], Order]) -> None:
         self.driver = connection
         self.stores: Stores = connection.stores
-        calls = Calls(consumer="model", driver=connection, handlers=handlers)
+        calls = HandlerRunner(consumer="model", driver=connection, handlers=handlers)
         self.delivery = _Delivery(stores=self.stores, driver=connection, calls=calls, order_of=order_of)
 
     async def prepare(self, connection: Any) -> None:
@@ -239,11 +239,11 @@ class _Delivery(Delivery):
         self,
         items: Sequence[Item],
         connection: Connected,
-        held: Mapping[Place, int],
+        held: Mapping[TopicPartition, int],
         room: Room = ENDLESS,
         meanwhile: Meanwhile = nothing_else,
         *,
-        stored: Mapping[Place, int] = NOTHING_STORED,
+        stored: Mapping[TopicPartition, int] = NOTHING_STORED,
     ) -> Delivered:
         connection.held = held
         if len(items) % 2:  # else the server was quicker

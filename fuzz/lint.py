@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.debezium.adopt import adopt
 from cdc_outbox.debezium.explanations import explanations
-from cdc_outbox.debezium.lint import Config, Kind, find_in_text, lint_all
+from cdc_outbox.debezium.lint import Config, ConnectorKind, find_in_text, lint_all
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.normalized_config import differences
 from cdc_outbox.errors import ConfigError
@@ -51,7 +51,7 @@ _anything = st.recursive(
 @st.composite
 def _configs(draw: st.DrawFn) -> dict[str, Any]:
     """A clean configuration in which much is changed."""
-    config: dict[str, Any] = dict(CLEAN[draw(st.sampled_from(list(Kind)))])
+    config: dict[str, Any] = dict(CLEAN[draw(st.sampled_from(list(ConnectorKind)))])
     for option in draw(st.lists(st.sampled_from(_OPTIONS) | st.text(max_size=20), max_size=8)):
         config[option] = draw(_values | _anything)
     for option in draw(st.lists(st.sampled_from(list(config)), max_size=4)):

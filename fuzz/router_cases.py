@@ -18,7 +18,7 @@ from cdc_outbox.debezium.event_router import (
     LogicalName,
     RoutingConfig,
 )
-from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin
 from cdc_outbox.debezium.event_router.values import Scalar
 from fuzz.router_regexes import BROKEN, BROKEN_REPLACEMENTS, FIXED, OUTSIDE, REPLACEMENTS, TEXTS, random_regex
 from fuzz.router_tables import (
@@ -97,7 +97,7 @@ class _Draft:
         if self.is_wild and self.number % 8 == 0:
             self._break(self.number // 8)
         records = tuple(self._record() for _ in range(self.random.choice([1, 1, 2, 3]) if self.is_wild else 3))
-        router = Component(EVENT_ROUTER, dict(self.options))
+        router = ConnectPlugin(EVENT_ROUTER, dict(self.options))
         return Case(replace(config, router=router), records, frozenset(self.marks))
 
     def _columns(self) -> None:
@@ -218,9 +218,9 @@ class _Draft:
             return self._around(CONVERTERS[key], broken)
         return self._around(CONVERTERS[key], CONVERTERS[value])
 
-    def _around(self, key: Component, value: Component) -> RoutingConfig:
-        header = Component("org.apache.kafka.connect.storage.SimpleHeaderConverter")
-        return RoutingConfig(router=Component(EVENT_ROUTER), key=key, value=value, header=header)
+    def _around(self, key: ConnectPlugin, value: ConnectPlugin) -> RoutingConfig:
+        header = ConnectPlugin("org.apache.kafka.connect.storage.SimpleHeaderConverter")
+        return RoutingConfig(router=ConnectPlugin(EVENT_ROUTER), key=key, value=value, header=header)
 
     def _converter(self, *, bytes_are_likely: bool) -> str:
         weights = [

@@ -9,7 +9,7 @@ from random import Random
 from uuid import UUID
 
 from cdc_outbox.debezium.event_router import ConnectSchema, ConnectType, LogicalName
-from cdc_outbox.debezium.event_router.routing import Component
+from cdc_outbox.debezium.event_router.routing import ConnectPlugin
 from cdc_outbox.debezium.event_router.values import Scalar
 
 T, L = ConnectType, LogicalName
@@ -92,25 +92,27 @@ BINARY = "io.debezium.converters.BinaryDataConverter"
 BYTE_ARRAY = "io.debezium.converters.ByteArrayConverter"
 DELEGATE = "delegate.converter.type"
 
-CONVERTERS: Mapping[str, Component] = {
-    "String": Component(STRING),
-    "Json": Component(JSON),
-    "Json without schemas": Component(JSON, {"schemas.enable": "false"}),
-    "Json with numbers": Component(JSON, {"schemas.enable": " FALSE", "decimal.format": " numeric"}),
-    "Json with nulls": Component(JSON, {"schemas.enable": "false", "replace.null.with.default": "false"}),
-    "BinaryData": Component(BINARY),
-    "BinaryData, String": Component(BINARY, {DELEGATE: STRING}),
-    "BinaryData, Json": Component(BINARY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": "false"}),
-    "BinaryData, Json with schemas": Component(BINARY, {DELEGATE: JSON, "delegate.converter.schemas.enable": "false"}),
-    "Debezium's ByteArray": Component(BYTE_ARRAY),
-    "Debezium's ByteArray, Json": Component(BYTE_ARRAY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": "false"}),
-    "Debezium's ByteArray, String": Component(BYTE_ARRAY, {DELEGATE: STRING}),
-    "Kafka's ByteArray": Component("org.apache.kafka.connect.converters.ByteArrayConverter"),
+CONVERTERS: Mapping[str, ConnectPlugin] = {
+    "String": ConnectPlugin(STRING),
+    "Json": ConnectPlugin(JSON),
+    "Json without schemas": ConnectPlugin(JSON, {"schemas.enable": "false"}),
+    "Json with numbers": ConnectPlugin(JSON, {"schemas.enable": " FALSE", "decimal.format": " numeric"}),
+    "Json with nulls": ConnectPlugin(JSON, {"schemas.enable": "false", "replace.null.with.default": "false"}),
+    "BinaryData": ConnectPlugin(BINARY),
+    "BinaryData, String": ConnectPlugin(BINARY, {DELEGATE: STRING}),
+    "BinaryData, Json": ConnectPlugin(BINARY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": "false"}),
+    "BinaryData, Json with schemas": ConnectPlugin(
+        BINARY, {DELEGATE: JSON, "delegate.converter.schemas.enable": "false"}
+    ),
+    "Debezium's ByteArray": ConnectPlugin(BYTE_ARRAY),
+    "Debezium's ByteArray, Json": ConnectPlugin(BYTE_ARRAY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": "false"}),
+    "Debezium's ByteArray, String": ConnectPlugin(BYTE_ARRAY, {DELEGATE: STRING}),
+    "Kafka's ByteArray": ConnectPlugin("org.apache.kafka.connect.converters.ByteArrayConverter"),
 }
 BROKEN_CONVERTERS = (
-    Component(JSON, {"schemas.enable": "maybe"}),
-    Component(JSON, {"decimal.format": "text"}),
-    Component(BINARY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": ""}),
+    ConnectPlugin(JSON, {"schemas.enable": "maybe"}),
+    ConnectPlugin(JSON, {"decimal.format": "text"}),
+    ConnectPlugin(BINARY, {DELEGATE: JSON, f"{DELEGATE}.schemas.enable": ""}),
 )
 BYTES_ONLY = frozenset({"BinaryData", "Debezium's ByteArray", "Kafka's ByteArray"})
 

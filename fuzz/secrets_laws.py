@@ -109,7 +109,7 @@ def connect_quotes(planted: tuple[list[str], str, str | int], folder: Path) -> N
         with (
             answering(Worker(dict(running), fault, tuple(secrets))) as (url, asked),
             patch("cdc_outbox.cli.deploy.connected", opened),
-            patch("cdc_outbox.cli.deploy.Database", Ready),
+            patch("cdc_outbox.cli.deploy.PostgresqlDatabase", Ready),
         ):
             contexts.write_text(f"contexts: {{here: {{connect: {{url: '{url}', bearer: '${{env:TOKEN}}'}}}}}}")
             said = said_by(*command, "--context", "here", "--connect-patience", "0", variables=variables)

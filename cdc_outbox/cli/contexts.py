@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Keeper, Tls
+from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, ManagedBy, Tls
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.text_files.document import did_you_mean
 
@@ -79,7 +79,7 @@ class Context:
             return None
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
         options = {name: connect[name] for name in _OPTIONS if name in connect}
-        keeper = Keeper(connect["managed_by"]) if "managed_by" in connect else None
+        keeper = ManagedBy(connect["managed_by"]) if "managed_by" in connect else None
         return Cluster(urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
 
     def databases(self) -> Databases | None:

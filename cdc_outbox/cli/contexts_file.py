@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
-from cdc_outbox.connect.cluster import Keeper
+from cdc_outbox.connect.cluster import ManagedBy
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import shows_password
 from cdc_outbox.text_files.document import Document, did_you_mean, read_text_file
@@ -209,8 +209,8 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
         yield f"{document.place((*path, 'patience_seconds'))}: must be a number of seconds"
     if not isinstance(connect.get("allow_plaintext_login", False), bool):
         yield f"{document.place((*path, 'allow_plaintext_login'))}: must be true or false"
-    if connect.get("managed_by", Keeper.REST) not in list(Keeper):
-        yield f"{document.place((*path, 'managed_by'))}: is {' or '.join(Keeper)}"
+    if connect.get("managed_by", ManagedBy.REST) not in list(ManagedBy):
+        yield f"{document.place((*path, 'managed_by'))}: is {' or '.join(ManagedBy)}"
     for secret in (("bearer",), ("basic", "password")):
         value = _at(document, (*path, *secret))
         if isinstance(value, str) and not REFERENCE.fullmatch(value):

@@ -16,7 +16,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
-from cdc_outbox.cli.outcome import Outcome, State, as_json, change_line, effect_line, exit_code
+from cdc_outbox.cli.outcome import PipelineOutcome, PipelineState, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.output import complain, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.specs import read_specs, specs_argument
@@ -24,7 +24,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
 from cdc_outbox.connect.plan import Plan
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import compare, plan_without_database, refuse_other_kind
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.database import DatabaseKind
@@ -65,7 +65,7 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     outcomes = []
     with steps.shown():
         for path, spec in read_specs(paths).items():
-            outcomes.append(_planned(Outcome(name=spec.name, document=path), spec, databases, client))
+            outcomes.append(_planned(PipelineOutcome(name=spec.name, document=path), spec, databases, client))
     for outcome in outcomes:
         if outcome.error is not None:
             complain(outcome.error)
@@ -73,16 +73,18 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     return exit_code(outcomes)
 
 
-def _planned(outcome: Outcome, spec: Spec, databases: Databases | None, client: ConnectClient) -> Outcome:
+def _planned(
+    outcome: PipelineOutcome, spec: Spec, databases: Databases | None, client: ConnectClient
+) -> PipelineOutcome:
     try:
         outcome.plan = _plan(spec, databases, client)
-        outcome.state = State.UNCHANGED if outcome.plan.is_empty else State.DIFFERS
+        outcome.state = PipelineState.UNCHANGED if outcome.plan.is_empty else PipelineState.DIFFERS
     except (ConnectorInvalidError, UnpublishedEventsError, DatabaseError) as error:
-        outcome.state, outcome.error = State.FAILED, error
+        outcome.state, outcome.error = PipelineState.FAILED, error
         with suppress(CdcOutboxError):
             outcome.plan = compare(spec, client, timings=_timings(client))
     except CdcOutboxError as error:
-        outcome.state, outcome.error = State.FAILED, error
+        outcome.state, outcome.error = PipelineState.FAILED, error
     return outcome
 
 
@@ -96,10 +98,12 @@ def _plan(spec: Spec, databases: Databases | None, client: ConnectClient) -> Pla
         return plan_without_database(spec, client, timings=timings)
     options = DeployOptions(replaces=True, timings=timings)
     with connected(databases.of(spec.name), spec.database.kind) as (connection, driver):
-        return Deployment(spec, client, Database(connection, driver, spec), options, lambda *_step: None).dry_run()
+        return Deployment(
+            spec, client, PostgresqlDatabase(connection, driver, spec), options, lambda *_step: None
+        ).dry_run()
 
 
-def _lines(outcomes: list[Outcome]) -> list[str]:
+def _lines(outcomes: list[PipelineOutcome]) -> list[str]:
     lines = []
     for outcome in outcomes:
         lines.append(outcome.verdict)
@@ -179,7 +183,7 @@ def deploy_connector(
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
     look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
     call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run, is_quiet=prints_json)
-    outcomes = [Outcome(name=spec.name, document=path) for path, spec in specs.items()]
+    outcomes = [PipelineOutcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
             say(f"{outcome.name} ({outcome.document})", err=True)
@@ -190,7 +194,7 @@ def deploy_connector(
         say(as_json("Deployment", outcomes))
     elif len(outcomes) > 1:
         for outcome in outcomes:
-            if outcome.state is State.NOT_TRIED:
+            if outcome.state is PipelineState.NOT_TRIED:
                 say(outcome.verdict)
     return exit_code(outcomes)
 
@@ -228,7 +232,7 @@ class _Call:
                 hint="Run `cdc-outbox recover`, or run again with --earlier-events.",
             )
 
-    def carry_out(self, outcome: Outcome, spec: Spec) -> None:
+    def carry_out(self, outcome: PipelineOutcome, spec: Spec) -> None:
         """Deploy one pipeline, or only look, and say what came of it."""
         steps = Steps(sys.stderr)
         outcome.steps = steps.done
@@ -236,7 +240,7 @@ class _Call:
         try:
             require_client(render(spec), self.bootstrap_servers)
             with steps.shown(), connected(self.databases.of(spec.name), spec.database.kind) as (connection, driver):
-                database = Database(connection, driver, spec)
+                database = PostgresqlDatabase(connection, driver, spec)
                 seconds = self.options.timings.timeout_seconds
                 canary = self.brokers and Canary(spec, connection, driver, self.brokers, timeout_seconds=seconds)
                 sing = canary.sing if canary else None
@@ -244,10 +248,10 @@ class _Call:
                 options, report = self.options, steps.report
                 deployment = Deployment(spec, client, database, options, report, canary=sing, refuse_history=look)
                 plan = outcome.plan = deployment.dry_run() if self.dry_run else deployment.run()
-            differs = State.DIFFERS if self.dry_run else State.DEPLOYED
-            outcome.state = State.UNCHANGED if plan.is_empty else differs
+            differs = PipelineState.DIFFERS if self.dry_run else PipelineState.DEPLOYED
+            outcome.state = PipelineState.UNCHANGED if plan.is_empty else differs
         except CdcOutboxError as error:
-            outcome.state, outcome.error = State.FAILED, error
+            outcome.state, outcome.error = PipelineState.FAILED, error
             complain(error)
             return
         finally:

@@ -12,10 +12,10 @@ from cdc_outbox.connect import positions
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.debezium.slot_plan import Hole
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.kafka import confluent
 from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
 
@@ -65,7 +65,7 @@ def heartbeat_findings(
         return []
     if bootstrap_servers is None:
         message = "the heartbeats were not read: whether the database went back to an older state is not known."
-        location, note = Place(document="heartbeats", path=beating.topic), explanations()["OP406"]
+        location, note = Location(document="heartbeats", path=beating.topic), explanations()["OP406"]
         remedy = "Give --bootstrap-servers."
         return [Finding(code=note.code, severity=note.severity, place=location, message=message, remedy=remedy)]
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
@@ -132,7 +132,7 @@ def find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Hol
     Raises:
         CdcOutboxError: Connect or the database does not answer.
     """
-    if kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
+    if kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
         return None
     return find_positions(client, config, dsn).find_hole()
 
@@ -146,5 +146,5 @@ def hole_findings(client: ConnectClient, config: Mapping[str, str], dsn: str) ->
     hole = find_hole(client, config, dsn)
     if hole is None:
         return []
-    location = Place(document="database", path=slot_of(config))
+    location = Location(document="database", path=slot_of(config))
     return [Finding(code=hole.code, severity=Severity.ERROR, place=location, message=hole.text, remedy=hole.hint)]

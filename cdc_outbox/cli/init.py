@@ -26,7 +26,7 @@ from cdc_outbox.cli.tables import (
 )
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
 from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.contract.outbox_options import OutboxMode
@@ -144,7 +144,7 @@ def init(
             for line in steps_after_restore(wanted.spec, str(spec), source=before):
                 say(line, err=True)
             if wanted.dialect is Dialect.POSTGRESQL:
-                _refuse_until_it_rests(wanted.spec, Database(connection, driver, wanted.spec), cluster)
+                _refuse_until_it_rests(wanted.spec, PostgresqlDatabase(connection, driver, wanted.spec), cluster)
             return _begin(wanted.spec, connection, driver, before=before, after=after, prints_json=prints_json)
         return _create(wanted, connection, driver, shares=shared_publication, prints_json=prints_json)
 
@@ -156,7 +156,7 @@ def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
     raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
 
 
-def _refuse_until_it_rests(spec: Spec, database: Database, cluster: Cluster | None) -> None:
+def _refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, cluster: Cluster | None) -> None:
     client = None if cluster is None else ConnectClient(cluster)
     if client is None:
         say("Connect's offset is not compared with the slot: --connect-url is not given", err=True)

@@ -14,17 +14,17 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import find_hole
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec, stable_seconds_option
-from cdc_outbox.cli.outcome import State, error_content
+from cdc_outbox.cli.outcome import PipelineState, error_content
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.delete import Remains, Stay, purge, retire, retire_unspecified, what_stays
-from cdc_outbox.connect.lifecycle import Ward
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.delete import Leftovers, Stay, purge, retire, retire_unspecified, what_stays
+from cdc_outbox.connect.lifecycle import ConnectorControl
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import refuse_other_kind
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsError
 from cdc_outbox.redaction import visible
@@ -48,7 +48,7 @@ def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prin
       cdc-outbox pause orders
       cdc-outbox pause 'billing-*'
     """
-    _each(connectors, cluster, timeout, Ward.pause, "paused", prints_json=prints_json)
+    _each(connectors, cluster, timeout, ConnectorControl.pause, "paused", prints_json=prints_json)
 
 
 @click.command(short_help="Let connectors give up their tasks and their slot.")
@@ -66,7 +66,7 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, print
     Example:
       cdc-outbox stop connectors/orders.yaml
     """
-    _each(connectors, cluster, timeout, Ward.stop, "stopped", prints_json=prints_json)
+    _each(connectors, cluster, timeout, ConnectorControl.stop, "stopped", prints_json=prints_json)
 
 
 @click.command(short_help="Let connectors run again that were paused or stopped.")
@@ -139,7 +139,7 @@ def restart(
       cdc-outbox restart orders --failed
     """
 
-    def begin_again(ward: Ward) -> None:
+    def begin_again(ward: ConnectorControl) -> None:
         ward.restart(only_failed=failed, stable_seconds=stable_seconds)
 
     _each(connectors, cluster, timeout, begin_again, "running", keeps=False, prints_json=prints_json)
@@ -149,7 +149,7 @@ def _each(
     connectors: tuple[str, ...],
     cluster: Cluster,
     timeout: float,
-    tell: Callable[[Ward], None],
+    tell: Callable[[ConnectorControl], None],
     state: str,
     *,
     keeps: bool = True,
@@ -170,16 +170,16 @@ def _each(
             names = names_of(connectors, client)
             if keeps:
                 client.refuse_kept()
-            rows += [{"name": name, "state": State.NOT_TRIED, "slot": None, "error": None} for name in names]
+            rows += [{"name": name, "state": PipelineState.NOT_TRIED, "slot": None, "error": None} for name in names]
             for row in rows:
-                name, row["state"] = row["name"], State.FAILED
-                tell(Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
+                name, row["state"] = row["name"], PipelineState.FAILED
+                tell(ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
                 row |= {"state": state, "slot": None if state == "running" else _slot(name, client)}
                 keeping = f"; the slot {row['slot']} keeps WAL on the database's disk until it is resumed"
                 steps.report("done", f"{name}: {state}{keeping if row['slot'] else ''}")
     except CdcOutboxError as error:
         for row in rows:
-            row["error"] = error_content(error) if row["state"] is State.FAILED else None
+            row["error"] = error_content(error) if row["state"] is PipelineState.FAILED else None
         raise
     finally:
         if prints_json and rows:
@@ -189,7 +189,7 @@ def _each(
 def _slot(name: str, client: ConnectClient) -> str | None:
     """Return the slot that grows on the database's disk while a connector reads nothing."""
     config = client.find_config(name) or {}
-    return slot_of(config) if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL else None
+    return slot_of(config) if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL else None
 
 
 @click.command(short_help="Delete a connector, and say what stays of it.")
@@ -259,7 +259,7 @@ def _delete(pipeline: Spec | str, client: ConnectClient, timings: Timings, steps
 
 def _purge(
     pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps, *, yes: bool
-) -> Remains:
+) -> Leftovers:
     def agree(events: int | None) -> None:
         held = "events of which the number is unknown" if events is None else f"{events:,} unpublished events"
         left = "" if pipeline.outbox.mode.keeps_rows else ", and no row is left to publish again"
@@ -274,5 +274,5 @@ def _purge(
     if databases is None:
         raise ConfigError("--purge drops the slot, and needs to know in which database", field="--dsn")
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
-        database = Database(connection, driver, pipeline)
+        database = PostgresqlDatabase(connection, driver, pipeline)
         return purge(pipeline, client, database, timings=timings, report=steps.report, agree=agree)

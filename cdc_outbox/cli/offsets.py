@@ -20,16 +20,16 @@ from cdc_outbox.cli.output import document, in_columns, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.lifecycle import Ward
+from cdc_outbox.connect.lifecycle import ConnectorControl
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.slots import find_lag
-from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import (
-    Move,
+    ConnectorPosition,
     Offset,
-    Standing,
-    judge_reset,
-    judge_set,
+    OffsetChange,
+    assess_reset,
+    assess_set,
     position_in,
     read_offset,
 )
@@ -118,12 +118,12 @@ def set_offset(
       cdc-outbox offsets set connectors/orders.yaml --to 0/1A2B3C4 --yes
     """
 
-    def judge(standing: Standing) -> Move:
-        if standing.kind is Kind.POSTGRESQL and not standing.is_asked:
+    def judge(standing: ConnectorPosition) -> OffsetChange:
+        if standing.kind is ConnectorKind.POSTGRESQL and not standing.is_asked:
             raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
-        return judge_set(standing, read_offset(target, standing.kind))
+        return assess_set(standing, read_offset(target, standing.kind))
 
-    def change(client: ConnectClient, name: str, standing: Standing) -> Offset | None:
+    def change(client: ConnectClient, name: str, standing: ConnectorPosition) -> Offset | None:
         offset = read_offset(target, standing.kind)
         client.alter_offsets(name, [standing.entry(offset)])
         return offset
@@ -158,7 +158,7 @@ def reset(
       cdc-outbox offsets reset connectors/orders.yaml
     """
 
-    def change(client: ConnectClient, name: str, _standing: Standing) -> Offset | None:
+    def change(client: ConnectClient, name: str, _standing: ConnectorPosition) -> Offset | None:
         client.reset_offsets(name)
         return None
 
@@ -166,7 +166,7 @@ def reset(
         connector,
         cluster,
         databases,
-        judge_reset,
+        assess_reset,
         change,
         yes=yes,
         waits=(timeout, stable_seconds),
@@ -178,8 +178,8 @@ def _change(
     connector: str,
     cluster: Cluster,
     databases: Databases | None,
-    judge: Callable[[Standing], Move],
-    change: Callable[[ConnectClient, str, Standing], Offset | None],
+    judge: Callable[[ConnectorPosition], OffsetChange],
+    change: Callable[[ConnectClient, str, ConnectorPosition], Offset | None],
     *,
     yes: bool,
     waits: tuple[float, float],
@@ -195,7 +195,7 @@ def _change(
     agreed = yes or _agree(name, judge(_standing(name, client, databases)))
     timeout, stable_seconds = waits
     timings = replace(cluster.timings, timeout_seconds=timeout)
-    ward = Ward(client, name, timings=timings, report=lambda text: steps.report("wait", text))
+    ward = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
     with steps.shown():
         with ward.stopped(stable_seconds=stable_seconds):
             # Judged once more where it stopped: it has gone on meanwhile.
@@ -213,7 +213,7 @@ def _change(
         steps.report("done", name)
 
 
-def _agree(name: str, move: Move) -> bool:
+def _agree(name: str, move: OffsetChange) -> bool:
     """Tell whether events may be left out: asked where they would be, and a person is at the terminal."""
     if not move.skips:
         return False
@@ -223,21 +223,21 @@ def _agree(name: str, move: Move) -> bool:
     return True
 
 
-def _skips(name: str, move: Move) -> UnpublishedEventsError:
+def _skips(name: str, move: OffsetChange) -> UnpublishedEventsError:
     return UnpublishedEventsError(f"{name}: {move.text}", hint="With --yes it is done all the same.")
 
 
-def _standing(name: str, client: ConnectClient, databases: Databases | None) -> Standing:
+def _standing(name: str, client: ConnectClient, databases: Databases | None) -> ConnectorPosition:
     config = client.find_config(name) or {}
-    if databases is None or kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
-        return Standing(config=config, offsets=client.find_offsets(name))
+    if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
+        return ConnectorPosition(config=config, offsets=client.find_offsets(name))
     # The slot first: read later, it may have gone on beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
         slot = find_lag(connection, driver, slot_of(config))
-    return Standing(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
+    return ConnectorPosition(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
 
 
-def _content(name: str, standing: Standing) -> dict[str, Any]:
+def _content(name: str, standing: ConnectorPosition) -> dict[str, Any]:
     slot = standing.slot
     return {
         "connector": name,
@@ -252,7 +252,7 @@ def _content(name: str, standing: Standing) -> dict[str, Any]:
     }
 
 
-def _lines(standing: Standing) -> Iterator[str]:
+def _lines(standing: ConnectorPosition) -> Iterator[str]:
     if standing.offsets:
         yield from in_columns([_HEAD, *(_row(entry, standing.topic_prefix) for entry in standing.offsets)])
     if standing.stored is None:

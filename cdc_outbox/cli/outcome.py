@@ -8,13 +8,13 @@ from typing import Any
 
 from cdc_outbox.cli.output import ExitCode, document, exit_code_of, paint
 from cdc_outbox.connect.plan import Plan
-from cdc_outbox.debezium.diff import Change
-from cdc_outbox.debezium.impact import Effect, Reach
+from cdc_outbox.debezium.diff import OptionChange
+from cdc_outbox.debezium.impact import Impact, ImpactLevel
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.redaction import visible
 
 
-class State(StrEnum):
+class PipelineState(StrEnum):
     """What became of a pipeline."""
 
     DEPLOYED = "deployed"
@@ -25,12 +25,12 @@ class State(StrEnum):
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class PipelineOutcome:
     """One pipeline of a call."""
 
     name: str
     document: Path
-    state: State = State.NOT_TRIED
+    state: PipelineState = PipelineState.NOT_TRIED
     plan: Plan | None = None
     error: CdcOutboxError | None = None
     steps: list[tuple[str, str]] = field(default_factory=list)
@@ -40,19 +40,19 @@ class Outcome:
         """What a command ends with that is about this one alone."""
         if self.error is not None:
             return exit_code_of(self.error)
-        return ExitCode.DIFFERENCES if self.state is State.DIFFERS else ExitCode.DONE
+        return ExitCode.DIFFERENCES if self.state is PipelineState.DIFFERS else ExitCode.DONE
 
     @property
     def verdict(self) -> str:
         """What became of it, in one line."""
         match self.state:
-            case State.FAILED if self.plan is not None:
+            case PipelineState.FAILED if self.plan is not None:
                 passes = self.error is not None and self.error.retryable
                 what = "could not be checked" if passes else "would be refused"
                 return f"{self.name}: {what}; without that: {self.plan}"
-            case State.UNCHANGED:
+            case PipelineState.UNCHANGED:
                 return f"{self.name}: nothing to change"
-            case State.DIFFERS if self.plan is not None:
+            case PipelineState.DIFFERS if self.plan is not None:
                 return f"{self.name}: would be {'created' if self.plan.creates else f'changed: {self.plan}'}"
         return f"{self.name}: {self.state}"
 
@@ -71,30 +71,30 @@ class Outcome:
         }
 
 
-def exit_code(outcomes: Sequence[Outcome]) -> ExitCode:
+def exit_code(outcomes: Sequence[PipelineOutcome]) -> ExitCode:
     """Return what the command ends with: the first failure's code, or whether anything differs."""
     failed = next((outcome.exit_code for outcome in outcomes if outcome.error is not None), None)
     return failed or max((outcome.exit_code for outcome in outcomes), default=ExitCode.DONE)
 
 
-def as_json(kind: str, outcomes: Iterable[Outcome]) -> str:
+def as_json(kind: str, outcomes: Iterable[PipelineOutcome]) -> str:
     """Return one document."""
     return document(kind, {"pipelines": [outcome.content() for outcome in outcomes]})
 
 
-def change_line(change: Change) -> str:
+def change_line(change: OptionChange) -> str:
     """Return a change in one line, in the colour of what it does."""
     colour = {"+": "green", "-": "red", "~": "yellow"}[str(change)[0]]
     return paint(visible(change.line), colour)
 
 
-def effect_line(effect: Effect) -> str:
+def effect_line(effect: Impact) -> str:
     """Return what a change does, in one line."""
-    label = paint(effect.reach, "red" if effect.reach is Reach.DANGEROUS else None)
+    label = paint(effect.reach, "red" if effect.reach is ImpactLevel.DANGEROUS else None)
     return f"    {label}: {effect.text}"
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: OptionChange) -> dict[str, Any]:
     before, after = change.shown
     effect = change.effect
     return {

@@ -58,7 +58,7 @@ def in_columns(lines: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
-def octets_as_json(octets: bytes | None) -> str | dict[str, str] | None:
+def bytes_as_json(octets: bytes | None) -> str | dict[str, str] | None:
     """Return the text that bytes are; of those that are none, an object with ``base64`` in it."""
     try:
         return None if octets is None else octets.decode()

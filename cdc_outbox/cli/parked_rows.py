@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.cli.output import in_columns, octets_as_json
+from cdc_outbox.cli.output import bytes_as_json, in_columns
 from cdc_outbox.message import Message
 from cdc_outbox.operations.parked_rules import ParkedRow
 
@@ -83,10 +83,10 @@ def json_of_message(message: Message, *, payload: bool) -> dict[str, Any]:
     """Return a message: bytes as text where they are UTF-8, and else as an object with ``base64``."""
     found = {
         "timestamp_ms": message.timestamp_ms,
-        "key": octets_as_json(message.key),
-        "headers": [[name, octets_as_json(value)] for name, value in message.headers] if message.has_headers else None,
+        "key": bytes_as_json(message.key),
+        "headers": [[name, bytes_as_json(value)] for name, value in message.headers] if message.has_headers else None,
     }
-    return found | {"payload": octets_as_json(message.value)} if payload else found
+    return found | {"payload": bytes_as_json(message.value)} if payload else found
 
 
 def _cells(row: ParkedRow) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def _cells(row: ParkedRow) -> tuple[str, ...]:
 
 
 def _octets(value: bytes | None) -> str:
-    return "" if value is None else str(octets_as_json(value))
+    return "" if value is None else str(bytes_as_json(value))
 
 
 def _number(sequence: int | None) -> str:

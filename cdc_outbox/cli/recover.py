@@ -25,7 +25,7 @@ from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.lifecycle import OWED, PAY, Ward
+from cdc_outbox.connect.lifecycle import OWED, PAY, ConnectorControl
 from cdc_outbox.connect.spec_checks import another_outbox
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.slots import SlotLag
@@ -129,7 +129,7 @@ def recover(
     text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
     if not yes:
         _confirm(text)
-    ward = Ward(
+    ward = ConnectorControl(
         client, name, timings=replace(cluster.timings, timeout_seconds=60.0), report=partial(steps.report, "wait")
     )
     with steps.shown(), ward.stopped(stable_seconds=stable_seconds):

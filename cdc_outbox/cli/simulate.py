@@ -12,11 +12,11 @@ import click
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.options import dsns_option, json_option
-from cdc_outbox.cli.output import ExitCode, document, octets_as_json, say
+from cdc_outbox.cli.output import ExitCode, bytes_as_json, document, say
 from cdc_outbox.cli.specs import ConnectorConfig, read_config
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.debezium.config import Kind, kind_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of
 from cdc_outbox.debezium.event_router.column_values import ColumnModes
 from cdc_outbox.debezium.event_router.jvm import Outcome
 from cdc_outbox.debezium.event_router.outbox_rows import (
@@ -128,7 +128,7 @@ def simulate(
         debezium=debezium,
     )
     of_mongo = simulation.routing.router.java_class == MONGO_EVENT_ROUTER
-    if from_table and kind_of(given.options.get("connector.class", "")) not in {Kind.POSTGRESQL, None}:
+    if from_table and kind_of(given.options.get("connector.class", "")) not in {ConnectorKind.POSTGRESQL, None}:
         what = "a document" if of_mongo else "a row"
         raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
     modes = ColumnModes(given.options)
@@ -204,10 +204,10 @@ def _shown(outcome: Outcome, partitions: int) -> dict[str, Any]:
                 "topic": outcome.topic,
                 "partition": chosen_partition(outcome, partitions),
                 "partitions": partitions,
-                "key": octets_as_json(outcome.key),
-                "headers": [[name, octets_as_json(value)] for name, value in outcome.headers],
+                "key": bytes_as_json(outcome.key),
+                "headers": [[name, bytes_as_json(value)] for name, value in outcome.headers],
                 "timestamp_ms": outcome.timestamp_ms,
-                "value": octets_as_json(outcome.value),
+                "value": bytes_as_json(outcome.value),
             }
             refusal = find_refusal(outcome, partitions)
             return message | ({"error": {"stage": "send", "message": refusal}} if refusal else {})

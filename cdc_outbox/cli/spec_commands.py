@@ -16,7 +16,7 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.redaction import safe_json
 from cdc_outbox.spec import parse_spec, spec_schema
 from cdc_outbox.spec.reference import page
-from cdc_outbox.spec.template import next_commands, skeleton
+from cdc_outbox.spec.template import next_commands, template
 from cdc_outbox.text_files.document import did_you_mean
 
 
@@ -51,7 +51,7 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new
       cdc-outbox new orders --database postgresql --aggregate customer --file connectors/orders.yaml
       cdc-outbox new metrics --database mariadb --aggregate reading:none
     """
-    text = skeleton(
+    text = template(
         name,
         DatabaseKind(kind),
         {key: mode or SequenceMode.GAPLESS for key, mode in (aggregates or {name: None}).items()},

@@ -28,8 +28,8 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.contract.topics import HEARTBEATS
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.slots import SlotLag, find_lag
-from cdc_outbox.debezium.config import Kind, kind_of, slot_of
-from cdc_outbox.debezium.diagnosis import cause_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
@@ -137,7 +137,7 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         found = None
     config = client.find_config(name) or {}
     trace = trace_of(found)
-    cause, owes = cause_of(trace), owes_rows(config)
+    cause, owes = diagnosis_of(trace), owes_rows(config)
     sentence, remedy = ("", "") if cause is None else (cause.sentence, cause.remedy)
     if owes and not trace:
         sentence, remedy = f"It owes rows: {OWED}.", PAY
@@ -227,7 +227,7 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
 
 def _lag(name: str, config: dict[str, str], databases: Databases | None) -> SlotLag | None:
     """Return how far the slot of a connector is behind, where there is one and its database is named."""
-    if databases is None or kind_of(config.get("connector.class", "")) is not Kind.POSTGRESQL:
+    if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
         return None
     try:
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):

@@ -14,7 +14,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.cli.options import dsns_option, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.consumer.inbox_tables import InboxTable, consumer_role, inbox_component
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.database import DatabaseKind
@@ -188,7 +188,7 @@ def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver)
     found = catalog.read_outbox(spec.outbox, components, publication)
     needs: tuple[Finding, ...] = ()
     if dialect is Dialect.POSTGRESQL:
-        needs = check_for_connector(spec, Database(connection, driver, spec).read_facts())
+        needs = check_for_connector(spec, PostgresqlDatabase(connection, driver, spec).read_facts())
     yield from needs
     unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
     if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:

@@ -13,7 +13,7 @@ from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import ExitCode, document, paint, say
 from cdc_outbox.cli.specs import read_specs, specs_argument
-from cdc_outbox.contract.topics import Difference, Topic, differences
+from cdc_outbox.contract.topics import Topic, TopicDifference, differences
 from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka.admin import Topics
@@ -48,7 +48,7 @@ class _Outcome:
 
     topic: Topic
     state: str
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[TopicDifference, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """Yield what there is to tell; nothing of a topic that is as its spec says."""

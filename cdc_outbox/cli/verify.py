@@ -17,14 +17,22 @@ from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.operations.accounts import Sums
-from cdc_outbox.operations.reconciliation import Kind
+from cdc_outbox.operations.reconciliation import DifferenceKind
 from cdc_outbox.operations.stages import InboxStage, OutboxStage
 from cdc_outbox.operations.verify import Verification, Verified
 from cdc_outbox.redaction import visible
 
 _SHOWN = 20
 """Findings of one kind that a person is shown; --output json has up to a thousand."""
-_COLUMNS = ("type", "aggregates", "given out", "in topic", "applied", "not proven", *(kind.value for kind in Kind))
+_COLUMNS = (
+    "type",
+    "aggregates",
+    "given out",
+    "in topic",
+    "applied",
+    "not proven",
+    *(kind.value for kind in DifferenceKind),
+)
 
 
 @click.command(short_help="Compare the outbox, its topics and a consumer.")
@@ -135,13 +143,13 @@ def _sums(sums: Sums, found: Verified) -> dict[str, Any]:
         "inTopic": sums.held,
         "applied": sums.applied,
         "notProven": sums.forgotten,
-        "events": {str(kind): found.findings.events[sums.aggregate_type, kind] for kind in Kind},
+        "events": {str(kind): found.findings.events[sums.aggregate_type, kind] for kind in DifferenceKind},
     }
 
 
 def _text(found: Verified) -> Iterator[str]:
     rows = [_COLUMNS, *(_row(sums, found) for sums in found.sums)]
-    always = len(_COLUMNS) - len(Kind) - 1
+    always = len(_COLUMNS) - len(DifferenceKind) - 1
     kept = [place for place in range(len(_COLUMNS)) if place < always or _says(rows, place)]
     widths = [max(len(row[place]) for row in rows) for place in kept]
     for row in rows:
@@ -150,7 +158,7 @@ def _text(found: Verified) -> Iterator[str]:
             for place, width in zip(kept, widths, strict=True)
         )
         yield "  ".join(cells).rstrip()
-    for kind in Kind:
+    for kind in DifferenceKind:
         told = found.findings.told[kind][:_SHOWN]
         yield from (visible(f"{kind}: {each.place}: {each.message}") for each in told)
         if found.findings.places[kind] > _SHOWN:
@@ -167,5 +175,5 @@ def _says(rows: Sequence[tuple[str, ...]], place: int) -> bool:
 
 def _row(sums: Sums, found: Verified) -> tuple[str, ...]:
     counts = (sums.aggregates or None, sums.given, sums.held, sums.applied, sums.forgotten)
-    kinds = (f"{found.findings.events[sums.aggregate_type, kind]:,}" for kind in Kind)
+    kinds = (f"{found.findings.events[sums.aggregate_type, kind]:,}" for kind in DifferenceKind)
     return (visible(sums.aggregate_type), *("-" if each is None else f"{each:,}" for each in counts), *kinds)

@@ -22,12 +22,12 @@ from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.restart_policy import Act, Guard, GuardOptions
+from cdc_outbox.connect.restart_policy import RestartAction, RestartOptions, RestartPolicy
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
 from cdc_outbox.redaction import visible
 
-_DEFAULTS = GuardOptions()
+_DEFAULTS = RestartOptions()
 _HISTORY_SECONDS = 60.0
 
 
@@ -98,7 +98,7 @@ def watch(
         settings = None
         if bootstrap_servers is not None:
             settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox watch")
-        options = GuardOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
+        options = RestartOptions(max_restarts=give_up_after, first_pause_seconds=first_pause)
         looking = partial(Looks, settings=settings, databases=databases)
         _watch(connectors, cluster, options, interval, looking, prints_json=prints_json)
     say("stopped", err=prints_json)
@@ -107,7 +107,7 @@ def watch(
 def _watch(
     connectors: Sequence[str],
     cluster: Cluster,
-    options: GuardOptions,
+    options: RestartOptions,
     interval: float,
     looking: Callable[[ConnectClient], Looks],
     *,
@@ -134,10 +134,10 @@ class Watching:
 
     client: ConnectClient
     names: Sequence[str]
-    options: GuardOptions
+    options: RestartOptions
     looks: Looks
     prints_json: bool = False
-    guards: dict[str, Guard] = field(default_factory=dict)
+    guards: dict[str, RestartPolicy] = field(default_factory=dict)
     said: dict[tuple[str, str], str] = field(default_factory=dict)
     looked_at: dict[str, float] = field(default_factory=dict)
 
@@ -166,13 +166,13 @@ class Watching:
             return
         self._say(name, "state", _told(status), state=status.state, condition=condition_of(status).value)
         self._look_back(name, status)
-        guard = self.guards.setdefault(name, Guard(self.options))
+        guard = self.guards.setdefault(name, RestartPolicy(self.options))
         match guard.see(condition_of(status), time.monotonic()):
-            case Act.RESTART:
+            case RestartAction.RESTART:
                 self._echo(name, "restart", f"restart {guard.restarts + 1} of {self.options.max_restarts}")
                 self.client.restart(name, only_failed=True)
                 guard.restarted(time.monotonic())
-            case Act.GIVE_UP:
+            case RestartAction.GIVE_UP:
                 times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
                 raise failure(f"{name} is given up after {times}: {describe(status)}", status)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from cdc_outbox.connect.cluster import Cluster, Keeper
+from cdc_outbox.connect.cluster import Cluster, ManagedBy
 from cdc_outbox.connect.workers import CONFLICT, Workers
-from cdc_outbox.debezium.diagnosis import cause_of
+from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.errors import ConnectError, ConnectorNotFoundError
-from cdc_outbox.finding import Finding, Place, Severity
-from cdc_outbox.redaction import Veil
+from cdc_outbox.finding import Finding, Location, Severity
+from cdc_outbox.redaction import SecretRedactor
 
 _PODS = re.compile(r"(?P<cluster>.+)-connect-\d+\.(?P=cluster)-connect\.[^.]+\.svc(:\d+)?")
 """What Strimzi calls the workers of a KafkaConnect, and these each other."""
@@ -53,7 +53,7 @@ class ConnectClient:
 
     def __init__(self, cluster: Cluster | str, *, waits: Callable[[str], None] = lambda _what: None) -> None:
         self.cluster = Cluster(urls=(cluster,)) if isinstance(cluster, str) else cluster
-        self._veil = Veil()
+        self._veil = SecretRedactor()
         if self.cluster.login is not None:
             self._veil.remember(*self.cluster.login.secrets)
         self._workers = Workers(self.cluster, waits, self._veil)
@@ -238,7 +238,7 @@ class ConnectClient:
         self._write("DELETE", f"/connectors/{_segment(name)}/offsets")
 
     def _refuse_declared(self) -> None:
-        if self.cluster.keeper is Keeper.STRIMZI:
+        if self.cluster.keeper is ManagedBy.STRIMZI:
             raise _kept("the context says that Strimzi keeps the connectors of this cluster")
 
     def _find_workers(self) -> set[str]:
@@ -282,11 +282,11 @@ def _is_password(option: dict[str, Any]) -> bool:
 
 
 def _refused(option: str, message: str) -> Finding:
-    cause = cause_of(message)
+    cause = diagnosis_of(message)
     return Finding(
         code="CC001",
         severity=Severity.ERROR,
-        place=Place(document="connect", path=option),
+        place=Location(document="connect", path=option),
         message=message if message.endswith((".", "!", "?")) else f"{message}.",
         remedy="" if cause is None else cause.remedy,
     )

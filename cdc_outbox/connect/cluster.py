@@ -105,7 +105,7 @@ class Tls:
                 raise ConfigError(f"there is no file {str(path)!r}", field=f"Tls.{name}")
 
 
-class Keeper(StrEnum):
+class ManagedBy(StrEnum):
     """Who says what the connectors of a cluster are: whoever asks its REST API, or an operator by its resources."""
 
     REST = "rest"
@@ -138,7 +138,7 @@ class Cluster:
     patience_seconds: float | None = None
     allow_plaintext_login: bool = False
     proxy: str | None = None
-    keeper: Keeper | None = None
+    keeper: ManagedBy | None = None
     timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deployed_connector import Report
-from cdc_outbox.connect.lifecycle import Ward, delete_and_wait
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, Database
+from cdc_outbox.connect.lifecycle import ConnectorControl, delete_and_wait
+from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.config import Kind, kind_of, slot_of
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConnectError, ConnectorInvalidError, DatabaseError
@@ -20,7 +20,7 @@ from cdc_outbox.spec import Spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remains:
+class Leftovers:
     """What is left of a connector."""
 
     slot: bool = True
@@ -40,7 +40,7 @@ class Stay(NamedTuple):
     text: str
 
 
-def retire(spec: Spec, client: ConnectClient, *, timings: Timings, report: Report) -> Remains:
+def retire(spec: Spec, client: ConnectClient, *, timings: Timings, report: Report) -> Leftovers:
     """Stop and delete a connector; its offsets and its slot stay.
 
     Raises:
@@ -51,18 +51,18 @@ def retire(spec: Spec, client: ConnectClient, *, timings: Timings, report: Repor
         _refuse_another_slot(spec, config)
         _stop(client, spec.name, timings=timings, report=report)
         _delete(client, spec.name, timings=timings, report=report)
-    return Remains()
+    return Leftovers()
 
 
 def purge(
     spec: Spec,
     client: ConnectClient,
-    database: Database,
+    database: PostgresqlDatabase,
     *,
     timings: Timings,
     report: Report,
     agree: Callable[[int | None], None],
-) -> Remains:
+) -> Leftovers:
     """Stop and delete a connector with its offsets and its slot; run again, it does the rest.
 
     The offsets go before the slot: without the slot they would keep the next connector of this name from starting,
@@ -87,18 +87,23 @@ def purge(
             raise
     else:
         _refuse_another_slot(spec, config)
-        ward = Ward(client, spec.name, timings=timings, report=lambda text: report("stop", text))
+        ward = ConnectorControl(client, spec.name, timings=timings, report=lambda text: report("stop", text))
         with ward.halted_unless_refused():
             _agree(spec, client, database, agree, timings=timings)
     client.reset_offsets(spec.name)
     report("offsets", "forgotten")
     _delete(client, spec.name, timings=timings, report=report)
     _drop_slot(spec, database, timings=timings, report=report)
-    return Remains(slot=False, offsets=False)
+    return Leftovers(slot=False, offsets=False)
 
 
 def _agree(
-    spec: Spec, client: ConnectClient, database: Database, agree: Callable[[int | None], None], *, timings: Timings
+    spec: Spec,
+    client: ConnectClient,
+    database: PostgresqlDatabase,
+    agree: Callable[[int | None], None],
+    *,
+    timings: Timings,
 ) -> None:
     _wait_until_free(spec, database, timings=timings)
     slot = database.find_slot()
@@ -126,7 +131,7 @@ def retire_unspecified(name: str, client: ConnectClient, *, timings: Timings, re
     return tuple(_unspecified_stays(name, config, topics))
 
 
-def what_stays(spec: Spec, remains: Remains) -> Iterator[Stay]:
+def what_stays(spec: Spec, remains: Leftovers) -> Iterator[Stay]:
     """Yield what is still there."""
     postgresql = spec.database.kind is DatabaseKind.POSTGRESQL
     if remains.offsets:
@@ -142,7 +147,7 @@ def what_stays(spec: Spec, remains: Remains) -> Iterator[Stay]:
 
 def _unspecified_stays(name: str, config: Mapping[str, str], topics: Sequence[str]) -> Iterator[Stay]:
     yield _offsets_stay(name)
-    if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL:
+    if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL:
         yield _slot_stays(slot_of(config))
         yield _publication_stays(config.get("publication.name", "dbz_publication"))
     if topics:
@@ -166,7 +171,7 @@ def _topics_stay(names: Sequence[str]) -> Stay:
 
 
 def _stop(client: ConnectClient, name: str, *, timings: Timings, report: Report) -> None:
-    Ward(client, name, timings=timings, report=lambda text: report("stop", text)).stop()
+    ConnectorControl(client, name, timings=timings, report=lambda text: report("stop", text)).stop()
 
 
 def _delete(client: ConnectClient, name: str, *, timings: Timings, report: Report) -> None:
@@ -177,7 +182,7 @@ def _delete(client: ConnectClient, name: str, *, timings: Timings, report: Repor
 def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
     if spec.database.kind is not DatabaseKind.POSTGRESQL:
         return
-    slot = slot_of(config) if kind_of(config.get("connector.class", "")) is Kind.POSTGRESQL else None
+    slot = slot_of(config) if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL else None
     if slot != spec.database.slot:
         raise ConnectorInvalidError(
             f"the connector {spec.name} reads {f'the slot {slot}' if slot else 'no slot'}, not {spec.database.slot}",
@@ -185,14 +190,14 @@ def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
         )
 
 
-def _drop_slot(spec: Spec, database: Database, *, timings: Timings, report: Report) -> None:
+def _drop_slot(spec: Spec, database: PostgresqlDatabase, *, timings: Timings, report: Report) -> None:
     _wait_until_free(spec, database, timings=timings)
     if database.find_slot() is not None:
         database.drop_slot()
         report("slot", f"{spec.database.slot} dropped")
 
 
-def _wait_until_free(spec: Spec, database: Database, *, timings: Timings) -> None:
+def _wait_until_free(spec: Spec, database: PostgresqlDatabase, *, timings: Timings) -> None:
     def is_free() -> bool:
         slot = database.find_slot()
         return slot is None or not slot.active

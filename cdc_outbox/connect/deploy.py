@@ -5,11 +5,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deployed_connector import Reader, Report
+from cdc_outbox.connect.deployed_connector import DeployedConnector, Report
 from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
 from cdc_outbox.connect.plan import Found, Plan, make_plan
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, Database
-from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.rollback import Rollback
 from cdc_outbox.connect.spec_checks import another_outbox, refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
@@ -78,7 +78,7 @@ class Deployment:
         self,
         spec: Spec,
         client: ConnectClient,
-        database: Database,
+        database: PostgresqlDatabase,
         options: DeployOptions,
         report: Report,
         *,
@@ -99,7 +99,7 @@ class Deployment:
                 field="earlier_events",
                 hint="--earlier-events skip leaves out for good what no slot held.",
             )
-        self._reader = Reader(spec.name, client, database, timings=options.timings, report=report)
+        self._reader = DeployedConnector(spec.name, client, database, timings=options.timings, report=report)
 
     def check(self) -> DatabaseFacts:
         """Ask database and Connect whether the connector can work; nothing is changed.
@@ -155,7 +155,7 @@ class Deployment:
         self._find_neighbours(found)
         self._refuse_another_log(found)
         self._refuse_dangers(make_plan(found, self._config, None))
-        undo = Undo(
+        undo = Rollback(
             name=self._spec.name,
             client=self._client,
             reader=self._reader,
@@ -225,7 +225,7 @@ class Deployment:
         found = check_database(self._spec, self._database.read_facts())
         return found if stranger is None else (slot_in_use(self._spec, stranger), *found)
 
-    def _create(self, undo: Undo) -> None:
+    def _create(self, undo: Rollback) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""
         undo.creating = True  # before, for whoever is interrupted between the request and its answer has made one
         try:
@@ -235,7 +235,7 @@ class Deployment:
             raise
         undo.created = True
 
-    def _change(self, undo: Undo) -> None:
+    def _change(self, undo: Rollback) -> None:
         undo.changed = True
         try:
             self._client.put_config(self._config)
@@ -325,7 +325,7 @@ class Deployment:
             refuse(self._spec, check_republish(self._spec, facts), "the rows of the table cannot be published again")
         return plan
 
-    def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Undo) -> Plan:
+    def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Rollback) -> Plan:
         """Make it so, and return the plan as it became: while the slot was made, somebody may have begun to write."""
         slot = plan.slot or SlotPlan(SlotStep.KEEP)
         if plan.needs_stop and not plan.creates:

@@ -6,9 +6,9 @@ from contextlib import suppress
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found, Plan
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.connect.wait import PASSING, Watch, wait_until, wait_until_known, wait_until_up
+from cdc_outbox.connect.wait import PASSING, ReadinessProbe, wait_until, wait_until_known, wait_until_up
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.debezium.slot_plan import stored_offset
 from cdc_outbox.errors import ConnectorFailedError
@@ -23,7 +23,7 @@ def find_connector(client: ConnectClient, name: str, *, timings: Timings) -> Fou
     return None if config is None else Found(config, wait_until_known(client, name, timings=timings))
 
 
-class Reader:
+class DeployedConnector:
     """One connector on one Connect cluster, and the slot it reads.
 
     Args:
@@ -31,7 +31,7 @@ class Reader:
     """
 
     def __init__(
-        self, name: str, client: ConnectClient, database: Database, *, timings: Timings, report: Report
+        self, name: str, client: ConnectClient, database: PostgresqlDatabase, *, timings: Timings, report: Report
     ) -> None:
         self._name = name
         self._client = client
@@ -136,7 +136,7 @@ class Reader:
         self._client.put_config(config)
 
     def _wait_until_published(self, topic_prefix: str) -> None:
-        watch = Watch(self._client, self._name, timings=self._timings, report=self._tell)
+        watch = ReadinessProbe(self._client, self._name, timings=self._timings, report=self._tell)
         seconds = self._timings.snapshot_seconds
         deadline = time.monotonic() + seconds
         while not self._is_published(topic_prefix):

@@ -22,7 +22,7 @@ FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
 """Returns which events a connector of a configuration would leave out."""
 
 
-class Ward:
+class ConnectorControl:
     """One connector that is told what to do.
 
     Args:

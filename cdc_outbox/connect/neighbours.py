@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.explanations import explanations
-from cdc_outbox.debezium.lint import Config, Kind, find_configs
+from cdc_outbox.debezium.lint import Config, ConnectorKind, find_configs
 from cdc_outbox.debezium.lint.several import captured_tables
 from cdc_outbox.debezium.lint.specs import rendered
-from cdc_outbox.finding import Finding, Place
+from cdc_outbox.finding import Finding, Location
 from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import Document
 
@@ -37,7 +37,7 @@ class Neighbour:
         return Finding(
             code=_CODE,
             severity=explanations()[_CODE].severity,
-            place=Place(document="connect", path=self.name),
+            place=Location(document="connect", path=self.name),
             message=f"the connector {self.name} publishes {self.table} too{reads}, so every event comes twice.",
             remedy=f"If this pipeline was renamed, give it back the name {self.name}. Otherwise run `cdc-outbox delete "
             f"{self.name}`{drop}.",
@@ -61,4 +61,4 @@ def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
 
 
 def _slot(config: Config) -> str | None:
-    return slot_of(config.options) if config.kind is Kind.POSTGRESQL else None
+    return slot_of(config.options) if config.kind is ConnectorKind.POSTGRESQL else None

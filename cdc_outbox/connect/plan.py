@@ -7,7 +7,7 @@ from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.neighbours import Neighbour
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.debezium.config import slot_of
-from cdc_outbox.debezium.diff import Change, changes_between, version_of
+from cdc_outbox.debezium.diff import OptionChange, changes_between, version_of
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep, reads_another_log
 
@@ -48,7 +48,7 @@ class Plan:
     """
 
     creates: bool = False
-    changes: tuple[Change, ...] = ()
+    changes: tuple[OptionChange, ...] = ()
     slot: SlotPlan | None = None
     halted: bool = False
     failed: bool = False
@@ -58,7 +58,7 @@ class Plan:
     neighbours: tuple[Neighbour, ...] = ()
 
     @property
-    def dangers(self) -> tuple[Change, ...]:
+    def dangers(self) -> tuple[OptionChange, ...]:
         """The changes that are made only if somebody says so."""
         taken_back = {"snapshot.mode"} if self.republishes else set()
         return tuple(change for change in self.changes if change.is_dangerous and change.option not in taken_back)

@@ -10,10 +10,10 @@ from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, 
 from cdc_outbox.databases.facts import (
     COUNTED_ROWS,
     ColumnFacts,
+    ConnectorRoleFacts,
     DatabaseFacts,
     OpenTransaction,
     PublicationFacts,
-    RoleFacts,
     ServerFacts,
     SlotFacts,
     TableFacts,
@@ -44,7 +44,7 @@ _HINTS = {
 """What to do about errors of the server that a deployment may meet, by SQLSTATE."""
 
 
-class Database:
+class PostgresqlDatabase:
     """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
 
     def __init__(self, connection: AnyConnection, driver: TransactionDriver, spec: Spec) -> None:
@@ -75,7 +75,7 @@ class Database:
             wal_level=wal_level,
             database=database,
             free_slots=free_slots,
-            role=RoleFacts(*role[0]) if role else None,
+            role=ConnectorRoleFacts(*role[0]) if role else None,
             table=self._read_table(),
             publication=self._read_publication(),
             slot=self.find_slot(),

@@ -7,7 +7,7 @@ from typing import Any
 from cdc_outbox.connect.binlog_database import BinlogDatabase
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, Database
+from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import another_outbox
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.database import DatabaseKind
@@ -76,7 +76,7 @@ def look_at_postgresql(
     client: ConnectClient | None,
 ) -> Iterator[Finding]:
     """Yield what is wrong with a pipeline's database, through a connection that changes nothing from now on."""
-    database = Database(connection, driver, spec)
+    database = PostgresqlDatabase(connection, driver, spec)
     database.refuse_changes()
     facts, unread = _read(spec, database)
     connected = ask_connect(spec.name, client)
@@ -120,7 +120,7 @@ def _check_outbox(spec: Spec, connected: Connected | None) -> Iterator[Finding]:
     yield from another_outbox(spec, None if connector is None else connector.config)
 
 
-def _read(spec: Spec, database: Database) -> tuple[DatabaseFacts, list[Finding]]:
+def _read(spec: Spec, database: PostgresqlDatabase) -> tuple[DatabaseFacts, list[Finding]]:
     facts = database.read_surroundings()
     if facts.table is None or not facts.table.has_log:
         return facts, []
@@ -140,7 +140,7 @@ def _check_reader(spec: Spec, slot: SlotFacts | None, connected: Connected | Non
 
 
 def _look_into_slot(
-    spec: Spec, database: Database, facts: DatabaseFacts, connected: Connected | None
+    spec: Spec, database: PostgresqlDatabase, facts: DatabaseFacts, connected: Connected | None
 ) -> tuple[DatabaseFacts, list[Finding]]:
     """Return the facts with what a slot does not hold, and what could not be seen of that."""
     slot = facts.slot
@@ -165,7 +165,9 @@ def _look_into_slot(
     return replace(facts, written=replace(facts.written, rows_outside_slot=outside)), []
 
 
-def _check_hole(spec: Spec, database: Database, facts: DatabaseFacts, connected: Connected | None) -> Iterator[Finding]:
+def _check_hole(
+    spec: Spec, database: PostgresqlDatabase, facts: DatabaseFacts, connected: Connected | None
+) -> Iterator[Finding]:
     known = connected is not None and connected.connector is not None
     state = SlotState(
         slot=facts.slot,

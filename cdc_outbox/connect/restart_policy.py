@@ -7,7 +7,7 @@ from cdc_outbox.connect.wait import Condition
 from cdc_outbox.errors import ConfigError
 
 
-class Act(StrEnum):
+class RestartAction(StrEnum):
     """What is to be done about a connector now."""
 
     NOTHING = "nothing"
@@ -16,7 +16,7 @@ class Act(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardOptions:
+class RestartOptions:
     """How patient a guard is.
 
     Args:
@@ -41,16 +41,16 @@ class GuardOptions:
         return min(self.first_pause_seconds * 2.0**restarts, self.max_pause_seconds)
 
 
-class Guard:
+class RestartPolicy:
     """One connector over time: restarts with growing pauses, and an end to them."""
 
-    def __init__(self, options: GuardOptions) -> None:
+    def __init__(self, options: RestartOptions) -> None:
         self._options = options
         self._condition = Condition.PENDING
         self._since: float | None = None
         self.restarts = 0
 
-    def see(self, condition: Condition, now: float) -> Act:
+    def see(self, condition: Condition, now: float) -> RestartAction:
         """Take note of a condition, and return what is to be done; a restart counts once it was made.
 
         Args:
@@ -62,8 +62,8 @@ class Guard:
         if condition is Condition.UP and lasted >= self._options.calm_seconds:
             self.restarts = 0
         if condition is not Condition.FAILED or lasted < self._options.pause_seconds(self.restarts):
-            return Act.NOTHING
-        return Act.GIVE_UP if self.restarts >= self._options.max_restarts else Act.RESTART
+            return RestartAction.NOTHING
+        return RestartAction.GIVE_UP if self.restarts >= self._options.max_restarts else RestartAction.RESTART
 
     def restarted(self, now: float) -> None:
         """Count a restart; what comes of it is waited for anew, also where Connect never shows it run in between."""

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotState, find_hole, stored_offset
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import Spec
 
 
-def refuse_until_it_rests(spec: Spec, database: Database, client: ConnectClient | None) -> None:
+def refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, client: ConnectClient | None) -> None:
     """Refuse a new incarnation while the slot is read, or is not where Connect's offset expects it. PostgreSQL only.
 
     A connector that goes on at an offset of the lost log skips what is written until the new log has come so far.

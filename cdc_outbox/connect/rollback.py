@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deployed_connector import Reader, Report
+from cdc_outbox.connect.deployed_connector import DeployedConnector, Report
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, wait_until
@@ -15,7 +15,7 @@ from cdc_outbox.spec import Spec
 
 
 @dataclass(kw_only=True)
-class Undo:
+class Rollback:
     """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
 
     Args:
@@ -26,7 +26,7 @@ class Undo:
 
     name: str
     client: ConnectClient
-    reader: Reader
+    reader: DeployedConnector
     report: Report
     spec: Spec
     wanted: Mapping[str, str]

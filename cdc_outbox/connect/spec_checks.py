@@ -10,7 +10,7 @@ from cdc_outbox.connect.plan import Found, Plan, make_plan
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import is_reference
-from cdc_outbox.debezium.diff import Change, changes_between
+from cdc_outbox.debezium.diff import OptionChange, changes_between
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.debezium.lint import lint
@@ -18,7 +18,7 @@ from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import render
 from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
-from cdc_outbox.finding import Finding, Place, errors_in
+from cdc_outbox.finding import Finding, Location, errors_in
 from cdc_outbox.spec import Spec
 
 RENDER = "`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config."
@@ -97,14 +97,14 @@ def another_outbox(spec: Spec, config: Mapping[str, str] | None) -> Iterator[Fin
     yield from (_another_outbox(spec, change) for change in changes if _is_another_outbox(change))
 
 
-def _is_another_outbox(change: Change) -> bool:
+def _is_another_outbox(change: OptionChange) -> bool:
     if change.option != _TABLES or not change.added:
         return False
     # A name that the worker resolves may be the other's.
     return is_reference(change.before or "") == is_reference(change.after or "")
 
 
-def _another_outbox(spec: Spec, change: Change) -> Finding:
+def _another_outbox(spec: Spec, change: OptionChange) -> Finding:
     reads, says = (literal(each) or each for each in (change.before or "", change.after or ""))
     message = f"the connector {spec.name} reads {reads}, and the spec says {says}."
     remedy = (
@@ -114,7 +114,7 @@ def _another_outbox(spec: Spec, change: Change) -> Finding:
 
 
 def _finding(code: str, option: str, message: str, remedy: str) -> Finding:
-    place = Place(document="connect", path=option)
+    place = Location(document="connect", path=option)
     return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
 
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.debezium.diagnosis import Cause, cause_of
+from cdc_outbox.debezium.diagnosis import Diagnosis, diagnosis_of
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorFailedError,
@@ -44,7 +44,7 @@ def condition_of(status: ConnectorStatus | None) -> Condition:
     return Condition.UP if status.tasks and set(states) == {"RUNNING"} else Condition.PENDING
 
 
-class Watch:
+class ReadinessProbe:
     """A connector's condition over time; a worker that goes away is waited for.
 
     Args:
@@ -105,7 +105,7 @@ def wait_until_up(
         ConnectorFailedError: A task failed, with its trace, or the time is over.
         ConnectUnavailableError, RebalanceError: The time is over, and no worker says why.
     """
-    watch = Watch(client, name, timings=timings, report=report)
+    watch = ReadinessProbe(client, name, timings=timings, report=report)
     deadline = time.monotonic() + 2 * timings.timeout_seconds + stable_seconds
     while True:
         up_seconds, lasted = watch.look(), read_seconds()
@@ -184,16 +184,16 @@ def failure(message: str, status: ConnectorStatus | None, *, hint: str = "") -> 
         hint: Where they are not.
     """
     trace = trace_of(status)
-    cause = cause_of(trace)
+    cause = diagnosis_of(trace)
     if cause is None:
         return ConnectorFailedError(message, trace=trace, hint=hint)
     return ConnectorFailedError(f"{message}. {cause.sentence}", trace=trace, hint=cause.remedy)
 
 
-def reason_of(status: ConnectorStatus | None) -> Cause | None:
+def reason_of(status: ConnectorStatus | None) -> Diagnosis | None:
     """Return why something failed, in the trace's own first line where no more is known; ``None`` without a trace."""
     trace = trace_of(status)
-    return cause_of(trace) or (Cause(trace.splitlines()[0], remedy="") if trace else None)
+    return diagnosis_of(trace) or (Diagnosis(trace.splitlines()[0], remedy="") if trace else None)
 
 
 def _look(client: ConnectClient, name: str) -> tuple[ConnectorStatus | None, ConnectError | None]:

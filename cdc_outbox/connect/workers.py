@@ -14,7 +14,7 @@ from cdc_outbox.connect.answers import is_answer
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.http import AnswerTooLargeError, open_session, read_answer
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.debezium.diagnosis import cause_of
+from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.errors import (
     ConnectError,
     ConnectorInvalidError,
@@ -22,7 +22,7 @@ from cdc_outbox.errors import (
     ConnectUnavailableError,
     RebalanceError,
 )
-from cdc_outbox.redaction import Veil
+from cdc_outbox.redaction import SecretRedactor
 
 CONFLICT = 409
 _JETTY = b"HTTP ERROR 404"
@@ -65,7 +65,7 @@ class Workers:
         veil: Over what Connect says.
     """
 
-    def __init__(self, cluster: Cluster, waits: Callable[[str], None], veil: Veil) -> None:
+    def __init__(self, cluster: Cluster, waits: Callable[[str], None], veil: SecretRedactor) -> None:
         self.cluster = cluster
         self._veil = veil
         self._waits = waits
@@ -231,7 +231,7 @@ def _refusal(status: int, reason: str, url: str, *, is_jetty: bool) -> ConnectEr
         return starting if is_jetty else _stranger(status, url)
     hint: str | None = None
     if status >= 500 or status == _BUSY:
-        cause = cause_of(reason)
+        cause = diagnosis_of(reason)
         if cause is not None:
             said, hint = f"{said}. {cause.sentence}", cause.remedy
         return ConnectUnavailableError(said, status=status, url=url, hint=hint)

@@ -4,7 +4,7 @@ import math
 from collections import Counter, deque
 from collections.abc import Callable, Container, Sequence
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
@@ -91,7 +91,7 @@ class Backlog:
         """How many bytes of keys, values and headers are at hand, read or not."""
         return sum(item.message.size for item in self._items) + sum(map(kafka_reading.bytes_of, self._unread))
 
-    def waiting(self) -> Counter[Place]:
+    def waiting(self) -> Counter[TopicPartition]:
         """Return how much of each partition is at hand, read or not."""
         return Counter([*(item.place for item in self._items), *map(origin_of, self._unread)])
 
@@ -116,7 +116,7 @@ class Backlog:
 
     def take(
         self,
-        places: Container[Place] | None = None,
+        places: Container[TopicPartition] | None = None,
         is_alone: Callable[[Item], bool] | None = None,
         most: int | None = None,
     ) -> list[Item]:
@@ -142,7 +142,7 @@ class Backlog:
             self._items.popleft()
         return items
 
-    def drop(self, place: Place) -> list[int]:
+    def drop(self, place: TopicPartition) -> list[int]:
         """Remove what was polled of a partition, read or not, and return the offsets."""
         items = self.drop_if(lambda item: item.place == place)
         unread = [record for record in self._unread if origin_of(record) == place]
@@ -156,6 +156,6 @@ class Backlog:
         return dropped
 
 
-def origin_of(record: "confluent.Message") -> Place:
+def origin_of(record: "confluent.Message") -> TopicPartition:
     """Return the partition that a record of the Kafka client was read from."""
-    return Place(record.topic() or "", record.partition() or 0)
+    return TopicPartition(record.topic() or "", record.partition() or 0)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from cdc_outbox.consumer.inbox_tables import KEY_BYTES, Statements
-from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, key_of
+from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, key_of
 from cdc_outbox.databases.drivers import AnyConnection, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
@@ -71,14 +71,14 @@ class InboxStore(Protocol):
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Return what is remembered of each aggregate, without those of which nothing is."""
 
     async def lock_marks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Return the same as it is now, of every aggregate asked for, and let nobody change it before the end."""
 
     async def advance(
@@ -176,7 +176,7 @@ class SqlInbox:
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Read without a lock; :meth:`advance` notices whoever came between.
 
         Raises:
@@ -184,17 +184,17 @@ class SqlInbox:
         """
         wanted = self._wanted(aggregates)
         rows = await self._sql.fetch(connection, "find_marks", **columns_of(wanted)) if wanted else []
-        return {wanted[place - 1]: Mark(last, parked) for place, last, parked in rows}
+        return {wanted[place - 1]: Watermark(last, parked) for place, last, parked in rows}
 
     async def lock_marks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Lock the rows in order, and make those that are not there."""
         wanted = self._wanted(aggregates)
         rows = await self._sql.fetch(connection, "lock_marks", **columns_of(wanted)) if wanted else []
-        return {Aggregate(*key): Mark(last, parked) for *key, last, parked in rows}
+        return {Aggregate(*key): Watermark(last, parked) for *key, last, parked in rows}
 
     async def advance(
         self,

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.fencing import Ownership
-from cdc_outbox.consumer.group import Keeper, subscribe
+from cdc_outbox.consumer.group import BackgroundPoller, subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, BeforeCommit, ConnectionT, Handler, Handlers
 from cdc_outbox.consumer.inbox_tables import InboxTable, checked_name
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
@@ -20,10 +20,10 @@ from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import Order, orders_of
 from cdc_outbox.consumer.replay import Replay, Replayed
-from cdc_outbox.consumer.retries import Poison, Retry
+from cdc_outbox.consumer.retries import Retry, RetryTracker
 from cdc_outbox.consumer.session import ConsumerDatabase, Session
 from cdc_outbox.consumer.start_offsets import KafkaPartitions, UnhandledEvents
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.consumer.topic_reader import Selection, TopicReader
 from cdc_outbox.consumer.waits import Blocking, Waits, Yielding
 from cdc_outbox.contract.wire import WireContract
@@ -97,7 +97,9 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self.metrics = metrics or NoMetrics()
         self._metrics: Metrics = GuardedMetrics(self.metrics)
         self._spans = spans or OpenTelemetrySpans()
-        self._watch = Watch(name=name, limits=self.limits, metrics=self._metrics, handled=lambda: self._handlers.types)
+        self._watch = ConsumerStats(
+            name=name, limits=self.limits, metrics=self._metrics, handled=lambda: self._handlers.types
+        )
 
     @property
     def outcomes(self) -> Counter[Outcome]:
@@ -196,7 +198,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 contract=self.contract,
                 order_of=self._order_of,
                 limits=self.limits,
-                poison=Poison(self._retry, error_texts=self._error_texts),
+                poison=RetryTracker(self._retry, error_texts=self._error_texts),
                 waits=waits,
                 rate=rate,
             )
@@ -228,7 +230,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             await waits.call(self._check_horizon)
             partitions = KafkaPartitions(self._settings, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, partitions.close)
-            keeper = Keeper(
+            keeper = BackgroundPoller(
                 client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._watch.handler_at
             )
             stack.callback(keeper.end)
@@ -241,7 +243,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
-                poison=Poison(self._retry, error_texts=self._error_texts),
+                poison=RetryTracker(self._retry, error_texts=self._error_texts),
                 watch=self._watch,
                 waits=waits,
             )

@@ -9,23 +9,23 @@ from functools import partial
 from types import MappingProxyType
 
 from cdc_outbox.consumer.claims import Claims, InboxStore
-from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, Place
-from cdc_outbox.consumer.handlers import Calls, ours_of, several
+from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition
+from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import (
     Aggregate,
     Judgement,
-    Mark,
     Memory,
     Order,
     Verdict,
+    Watermark,
     judge,
     moves_of,
     successors_of,
 )
 from cdc_outbox.consumer.parked_events import ParkStore, Rank, Reason
-from cdc_outbox.consumer.parking import Aside
+from cdc_outbox.consumer.parking import ParkingPlan
 from cdc_outbox.consumer.retries import error_of
 from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
@@ -41,7 +41,7 @@ from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
 
-NOTHING_STORED: Mapping[Place, int] = MappingProxyType({})
+NOTHING_STORED: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Outcome(StrEnum):
@@ -100,7 +100,7 @@ class Delivery:
         *,
         stores: Stores,
         driver: AsyncTransactionDriver,
-        calls: Calls,
+        calls: HandlerRunner,
         order_of: Callable[[str], Order],
     ) -> None:
         self._stores = stores
@@ -112,11 +112,11 @@ class Delivery:
         self,
         items: Sequence[Item],
         connection: AnyConnection,
-        held: Mapping[Place, int],
+        held: Mapping[TopicPartition, int],
         room: Room = ENDLESS,
         meanwhile: Meanwhile = nothing_else,
         *,
-        stored: Mapping[Place, int] = NOTHING_STORED,
+        stored: Mapping[TopicPartition, int] = NOTHING_STORED,
     ) -> Delivered:
         """Apply events in one transaction of this connection and return after the commit.
 
@@ -197,14 +197,14 @@ class _Work:
     def __init__(  # noqa: PLR0917 - the first three are the delivery's
         self,
         stores: Stores,
-        calls: Calls,
+        calls: HandlerRunner,
         order_of: Callable[[str], Order],
         items: Sequence[Item],
         connection: AnyConnection,
-        held: Mapping[Place, int],
+        held: Mapping[TopicPartition, int],
         room: Room,
         overlapped: Callable[[], AbstractContextManager[None]],
-        stored: Mapping[Place, int],
+        stored: Mapping[TopicPartition, int],
     ) -> None:
         self._room, self._overlapped, self._stored = room, overlapped, stored
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
@@ -247,7 +247,7 @@ class _Work:
             await self._store_offsets()
         return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, parked_bytes=aside.bytes, woken=woken)
 
-    async def _lock_redone(self) -> Mapping[Aggregate, Mark]:
+    async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
         rows = [item.parked.event_id for item in self._items if item.parked is not None]
         if not rows:
@@ -284,7 +284,9 @@ class _Work:
         moves = {place: OffsetMove(self._stored.get(place), offset) for place, offset in offsets.items()}
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
-    async def _judge(self, locked: Mapping[Aggregate, Mark]) -> tuple[Mapping[Aggregate, Mark], list[Judgement]]:
+    async def _judge(
+        self, locked: Mapping[Aggregate, Watermark]
+    ) -> tuple[Mapping[Aggregate, Watermark], list[Judgement]]:
         """Judge without locks, and again under lock where something is parked or is to be."""
         purged_before = await self._inbox.find_purge(self._connection)
         # A lock was taken after nothing: what it read is as new as it gets.
@@ -325,8 +327,8 @@ class _Work:
             behind=self._behind,
         )
 
-    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> Aside:
-        aside = Aside(
+    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> ParkingPlan:
+        aside = ParkingPlan(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
         for item in self._items:
@@ -361,7 +363,7 @@ def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
 
 
-def refuse_stale(stale: Sequence[Place]) -> None:
+def refuse_stale(stale: Sequence[TopicPartition]) -> None:
     """Raise PartitionLostError, unless there are none."""
     if stale:
         names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)

@@ -12,22 +12,22 @@ from cdc_outbox.databases.drivers import AnyConnection, Row
 from cdc_outbox.message import Message
 
 
-class Place(NamedTuple):
+class TopicPartition(NamedTuple):
     """A partition of a topic."""
 
     topic: str
     partition: int
 
 
-def place_of(message: Message) -> Place:
+def partition_of(message: Message) -> TopicPartition:
     """Return the partition that a message was read from."""
     return _place(message.topic, message.partition)
 
 
 @cache
-def _place(topic: str, partition: int | None) -> Place:
+def _place(topic: str, partition: int | None) -> TopicPartition:
     # Asked for with every event, of a few partitions.
-    return Place(topic, partition or 0)
+    return TopicPartition(topic, partition or 0)
 
 
 class TopicId(NamedTuple):
@@ -45,7 +45,7 @@ class TopicId(NamedTuple):
 NO_IDS: Mapping[str, TopicId] = MappingProxyType({})
 
 
-class Tenure(NamedTuple):
+class Assignment(NamedTuple):
     """One assignment of a partition.
 
     Args:
@@ -81,24 +81,24 @@ class EpochStore(Protocol):
     async def issue(
         self,
         connection: AnyConnection,
-        places: Iterable[Place],
+        places: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
-    ) -> Mapping[Place, Tenure]:
+    ) -> Mapping[TopicPartition, Assignment]:
         """Give partitions to this consumer; from its commit on, who had them before is stale.
 
         Args:
             topic_ids: Each topic's as the brokers tell it now; stored for partitions that have no next offset yet.
         """
 
-    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
+    async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         """Return those partitions whose epoch is another one by now, without waiting for anybody."""
 
     async def store_offsets(
         self,
         connection: AnyConnection,
-        held: Mapping[Place, int],
-        moves: Mapping[Place, OffsetMove],
-    ) -> list[Place]:
+        held: Mapping[TopicPartition, int],
+        moves: Mapping[TopicPartition, OffsetMove],
+    ) -> list[TopicPartition]:
         """Store the next offsets of some of the held partitions, and return those held that are stale.
 
         Stale is a partition whose epoch is another one, and one whose next offset is not where its move starts: then
@@ -106,7 +106,7 @@ class EpochStore(Protocol):
         ends.
         """
 
-    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
+    async def finish(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> None:
         """Note that work on these partitions gets done."""
 
     async def start(self, connection: AnyConnection, event_id: str) -> int:
@@ -125,32 +125,32 @@ class SqlEpochs:
     async def issue(
         self,
         connection: AnyConnection,
-        places: Iterable[Place],
+        places: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
-    ) -> Mapping[Place, Tenure]:
+    ) -> Mapping[TopicPartition, Assignment]:
         """Count up."""
         wanted = sorted(places)
         ids = [topic_ids.get(place.topic, TopicId()) for place in wanted]
         names = {"cluster_ids": [each.cluster for each in ids], "topic_ids": [each.topic for each in ids]}
         rows = await self._sql.fetch(connection, "issue", **_columns(wanted), **names)
         return {
-            Place(topic, partition): Tenure(epoch, unfinished, next_offset, TopicId(cluster, topic_id))
+            TopicPartition(topic, partition): Assignment(epoch, unfinished, next_offset, TopicId(cluster, topic_id))
             for topic, partition, epoch, unfinished, next_offset, cluster, topic_id in rows
         }
 
-    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:
+    async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         """Compare."""
         if not held:
             return []
         rows = await self._sql.fetch(connection, "find_stale", **_columns(held), epochs=list(held.values()))
-        return [Place(*row) for row in rows]
+        return [TopicPartition(*row) for row in rows]
 
     async def store_offsets(
         self,
         connection: AnyConnection,
-        held: Mapping[Place, int],
-        moves: Mapping[Place, OffsetMove],
-    ) -> list[Place]:
+        held: Mapping[TopicPartition, int],
+        moves: Mapping[TopicPartition, OffsetMove],
+    ) -> list[TopicPartition]:
         """Update the rows that are still as they are known."""
         others = held
         rows: list[Row] = []
@@ -159,9 +159,9 @@ class SqlEpochs:
             befores, afters = map(list, zip(*moves.values(), strict=True))
             numbers = {"epochs": [held[place] for place in moves], "befores": befores, "afters": afters}
             rows = await self._sql.fetch(connection, "store_offsets", **_columns(moves), **numbers)
-        return [Place(*row) for row in rows] + await self.find_stale(connection, others)
+        return [TopicPartition(*row) for row in rows] + await self.find_stale(connection, others)
 
-    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:
+    async def finish(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> None:
         """Set the count to nothing."""
         if held:
             await self._sql.fetch(connection, "finish", **_columns(held), epochs=list(held.values()))
@@ -176,7 +176,7 @@ class SqlEpochs:
         await self._sql.fetch(connection, "forget_start", event_id=event_id)
 
 
-def _columns(places: Iterable[Place]) -> dict[str, list[Any]]:
+def _columns(places: Iterable[TopicPartition]) -> dict[str, list[Any]]:
     places = list(places)
     return {"topics": [place.topic for place in places], "partitions": [place.partition for place in places]}
 
@@ -201,24 +201,24 @@ class Ownership:
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self.unissued: set[Place] = set()
+        self.unissued: set[TopicPartition] = set()
         """Assigned, and not yet known to the database."""
-        self.held: dict[Place, int] = {}
+        self.held: dict[TopicPartition, int] = {}
         """Epoch by partition."""
-        self.stored: dict[Place, int] = {}
+        self.stored: dict[TopicPartition, int] = {}
         """The next offset that the database was last known to have, by partition."""
-        self.topic_ids: dict[Place, TopicId] = {}
+        self.topic_ids: dict[TopicPartition, TopicId] = {}
         """The topic that the next offset counts in, by partition."""
-        self._renewed: set[Place] = set()
-        self._unfinished: dict[Place, float] = {}
+        self._renewed: set[TopicPartition] = set()
+        self._unfinished: dict[TopicPartition, float] = {}
         """When each was issued of which it is not known yet that work gets done."""
-        self._suspects: dict[Place, int] = {}
+        self._suspects: dict[TopicPartition, int] = {}
 
-    def owns(self, place: Place) -> bool:
+    def owns(self, place: TopicPartition) -> bool:
         """Tell whether a partition is assigned."""
         return place in self.held or place in self.unissued
 
-    def assign(self, places: Iterable[Place]) -> None:
+    def assign(self, places: Iterable[TopicPartition]) -> None:
         """Note what Kafka assigned."""
         with self._lock:
             for place in places:
@@ -226,14 +226,14 @@ class Ownership:
                 self._renewed.add(place)
                 self.unissued.add(place)
 
-    def take_renewed(self) -> set[Place]:
+    def take_renewed(self) -> set[TopicPartition]:
         """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
         renewed = set()
         while self._renewed:  # one by one, for the other thread may be adding some
             renewed.add(self._renewed.pop())
         return renewed
 
-    def issued(self, tenures: Mapping[Place, Tenure]) -> None:
+    def issued(self, tenures: Mapping[TopicPartition, Assignment]) -> None:
         """Note what the database gave out; a partition that was lost meanwhile stays lost."""
         with self._lock:
             for place, tenure in tenures.items():
@@ -246,7 +246,7 @@ class Ownership:
                     if tenure.unfinished > _SUSPECT_TENURES:
                         self._suspects[place] = _SUSPECT_EVENTS
 
-    def lose(self, places: Iterable[Place]) -> None:
+    def lose(self, places: Iterable[TopicPartition]) -> None:
         """Forget partitions that belong to another consumer now."""
         with self._lock:
             for place in places:
@@ -257,12 +257,14 @@ class Ownership:
                 self._unfinished.pop(place, None)
                 self._suspects.pop(place, None)
 
-    def epochs_of(self, places: Iterable[Place]) -> dict[Place, int]:
+    def epochs_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the epochs of those that are still held."""
         held = dict(self.held)  # which a callback may change meanwhile
         return {place: held[place] for place in set(places) if place in held}
 
-    def finishing(self, answered: Iterable[Place], is_fetched: Callable[[Place], bool]) -> dict[Place, int]:
+    def finishing(
+        self, answered: Iterable[TopicPartition], is_fetched: Callable[[TopicPartition], bool]
+    ) -> dict[TopicPartition, int]:
         """Return the epochs under which it is known from now on that work gets done, once each.
 
         Args:
@@ -279,11 +281,11 @@ class Ownership:
         """Whether the next event of any partition may be one that kills the process."""
         return bool(self._suspects)
 
-    def is_suspect(self, place: Place) -> bool:
+    def is_suspect(self, place: TopicPartition) -> bool:
         """Tell whether the next event of a partition may be one that kills the process."""
         return place in self._suspects
 
-    def survived(self, place: Place) -> None:
+    def survived(self, place: TopicPartition) -> None:
         """Note that the process outlived an event of this partition."""
         left = self._suspects.pop(place, 0)
         if left > 1:

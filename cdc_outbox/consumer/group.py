@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
-from cdc_outbox.consumer.fencing import Ownership, Place
+from cdc_outbox.consumer.fencing import Ownership, TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, rewind
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.errors import ParkFullError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 1.0
 _POLL_SECONDS = 0.1
 
 
-class Keeper:
+class BackgroundPoller:
     """A thread that polls for the loop while the loop is busy, with all partitions paused.
 
     Args:
@@ -227,17 +227,17 @@ class Keeper:
 def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
     client: "confluent.Consumer",
     topics: Collection[str],
-    keeper: Keeper,
+    keeper: BackgroundPoller,
     offsets: Offsets,
     ownership: Ownership,
     limits: Limits,
-    watch: Watch,
+    watch: ConsumerStats,
 ) -> None:
     """Join the group; the callbacks come while somebody polls."""
 
     def assign(_client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         watch.rebalanced("assigned")
-        places = [Place(partition.topic, partition.partition) for partition in partitions]
+        places = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
         for place in places:
             keeper.drop(place)  # it comes again: a partition is read anew from what was committed
         ownership.assign(places)
@@ -255,12 +255,12 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
 
     def forget(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         offsets.lose(client, partitions)
-        ownership.lose(Place(partition.topic, partition.partition) for partition in partitions)
+        ownership.lose(TopicPartition(partition.topic, partition.partition) for partition in partitions)
 
     client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 
 
-def pass_over(record: "confluent.Message", watch: Watch) -> None:
+def pass_over(record: "confluent.Message", watch: ConsumerStats) -> None:
     """Log an error that is waited out; what waits for it is librdkafka.
 
     Raises:
@@ -276,7 +276,9 @@ def pass_over(record: "confluent.Message", watch: Watch) -> None:
     _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
 
 
-def pause(client: "confluent.Consumer", keeper: Keeper, watch: Watch, item: Item, error: ParkFullError) -> None:
+def pause(
+    client: "confluent.Consumer", keeper: BackgroundPoller, watch: ConsumerStats, item: Item, error: ParkFullError
+) -> None:
     """Let a partition wait whose next event would park more than may be.
 
     Raises:
@@ -287,10 +289,10 @@ def pause(client: "confluent.Consumer", keeper: Keeper, watch: Watch, item: Item
     keeper.drop(item.place)
     keeper.pause(item.place)
     rewind(client, item.message)
-    watch.paused(set(map(Place._make, keeper.paused_places)))
+    watch.paused(set(map(TopicPartition._make, keeper.paused_places)))
 
 
-def resume(keeper: Keeper, watch: Watch) -> None:
+def resume(keeper: BackgroundPoller, watch: ConsumerStats) -> None:
     """Let all partitions go on that wait for room."""
     for topic, partition in keeper.resume_all():
         _log.warning("partition goes on", extra={"topic": topic, "partition": partition})

@@ -30,7 +30,7 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
 )
 from cdc_outbox.event import Event
-from cdc_outbox.redaction import Veil, shortened, visible_controls
+from cdc_outbox.redaction import SecretRedactor, shortened, visible_controls
 from cdc_outbox.telemetry import Metrics, NoMetrics, NoSpans, Spans
 
 if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
@@ -173,7 +173,7 @@ class BeforeCommit(Protocol):
         """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
 
 
-class Calls:
+class HandlerRunner:
     """The handlers of a consumer, called in order, each in the transaction that is open.
 
     Args:
@@ -382,4 +382,4 @@ def text_of(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - a class of the user's
         return ""
     line = " ".join(said[:_MAX_READ].split())
-    return shortened(visible_controls(Veil().over(line)), _MAX_TEXT)
+    return shortened(visible_controls(SecretRedactor().over(line)), _MAX_TEXT)

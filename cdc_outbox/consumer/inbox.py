@@ -10,10 +10,10 @@ from cdc_outbox.consumer.inbox_tables import InboxTable, checked_name
 from cdc_outbox.consumer.ordering import (
     Aggregate,
     Judgement,
-    Mark,
     Memory,
     Order,
     Verdict,
+    Watermark,
     aggregate_of,
     judge,
     moves_of,
@@ -41,7 +41,7 @@ class _Received(NamedTuple):
     stores: Stores
     claims: Claims
     judgement: Judgement
-    marks: Mapping[Aggregate, Mark]
+    marks: Mapping[Aggregate, Watermark]
     order: Order
 
 

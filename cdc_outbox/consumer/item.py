@@ -3,7 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 
-from cdc_outbox.consumer.fencing import Place, place_of
+from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason
 from cdc_outbox.contract.wire import BINARY_NAMES, WireContract
@@ -74,7 +74,7 @@ def _fields_in(message: Message, contract: WireContract) -> dict[str, str]:
     return {} if opened is None else dict(opened[1])
 
 
-_FROM_MESSAGE = Place("", -1)
+_FROM_MESSAGE = TopicPartition("", -1)
 _UNKNOWN = Aggregate("", "", "")
 
 
@@ -94,12 +94,12 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
-    place: Place = field(default=_FROM_MESSAGE)
+    place: TopicPartition = field(default=_FROM_MESSAGE)
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
         if self.place is _FROM_MESSAGE:
-            object.__setattr__(self, "place", place_of(self.message))
+            object.__setattr__(self, "place", partition_of(self.message))
 
     @property
     def aggregate(self) -> Aggregate:
@@ -155,7 +155,7 @@ class Item:
 
 
 def item_of(
-    message: Message, contract: WireContract, parked: ParkedEvent | None = None, place: Place = _FROM_MESSAGE
+    message: Message, contract: WireContract, parked: ParkedEvent | None = None, place: TopicPartition = _FROM_MESSAGE
 ) -> Item:
     """Read a message; one that cannot be read becomes an item that can only be parked."""
     try:

@@ -11,17 +11,17 @@ from random import Random
 
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Ownership, Place
-from cdc_outbox.consumer.group import Keeper, pass_over, pause, resume
+from cdc_outbox.consumer.fencing import Ownership, TopicPartition
+from cdc_outbox.consumer.group import BackgroundPoller, pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.consumer.parking import Adoption
-from cdc_outbox.consumer.retries import Cause, CircuitBreaker, Poison, cause_of
+from cdc_outbox.consumer.retries import Cause, CircuitBreaker, RetryTracker, cause_of
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.start_offsets import Partitions, refuse_replaced, seek_back, take
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.start_offsets import GroupPartitions, refuse_replaced, seek_back, take
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
@@ -61,16 +61,16 @@ class Loop:
     def __init__(
         self,
         client: "confluent.Consumer",
-        keeper: Keeper,
+        keeper: BackgroundPoller,
         offsets: Offsets,
         ownership: Ownership,
         session: Session,
         *,
-        partitions: Partitions,
+        partitions: GroupPartitions,
         contract: WireContract,
         limits: Limits,
-        poison: Poison,
-        watch: Watch,
+        poison: RetryTracker,
+        watch: ConsumerStats,
         waits: Waits,
         random: Random | None = None,
     ) -> None:
@@ -145,7 +145,7 @@ class Loop:
         for place in self._ownership.take_renewed():
             self._drop(place)
 
-    def _drop(self, place: Place) -> list[int]:
+    def _drop(self, place: TopicPartition) -> list[int]:
         """Drop what is at hand of a partition, and return the offsets of what of it was polled."""
         self._poison.keep(lambda other: other != place)
         if self._redo.drop_if(lambda item: item.place == place):
@@ -161,7 +161,7 @@ class Loop:
             await step()
         except PartitionLostError as error:
             self._watch.retried(error)
-            await self._lost([Place(*place) for place in error.places])
+            await self._lost([TopicPartition(*place) for place in error.places])
             return False
         except CdcOutboxError as error:
             if not error.retryable:
@@ -188,7 +188,7 @@ class Loop:
                 await self._waits.call(seek_back, self._client, place, offset)
             self._ownership.issued(tenures)
             self._keeper.resume(places)
-        answered = map(Place._make, self._offsets.take_answered())
+        answered = map(TopicPartition._make, self._offsets.take_answered())
         done = self._ownership.finishing(answered, partial(is_fetched, self._client))
         if done:
             with self._keeper.busy():
@@ -305,7 +305,7 @@ class Loop:
                 self._watch.retried(error)
                 backlog.put_back(items)
                 backlog.size.conflicted()
-                await self._lost([Place(*place) for place in error.places])
+                await self._lost([TopicPartition(*place) for place in error.places])
             # Its handler's own fault, unless none was to run.
             case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._close()
@@ -379,7 +379,7 @@ class Loop:
         with self._keeper.busy(may_hang=False):
             await self._waits.sleep(seconds)
 
-    async def _lost(self, places: Sequence[Place]) -> None:
+    async def _lost(self, places: Sequence[TopicPartition]) -> None:
         """Give up partitions that the database gave to another consumer, unless Kafka says that they are ours still.
 
         Who was given a partition, and took it in the database only after it had lost it again, is that other consumer:

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from cdc_outbox.consumer.fencing import Place, place_of
+from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import translate
 from cdc_outbox.message import Message
@@ -56,7 +56,7 @@ class Offsets:
 
     def done(self, message: Message) -> None:
         """Note that a message's effects are committed."""
-        self._done[place_of(message)] = (message.offset or 0) + 1
+        self._done[partition_of(message)] = (message.offset or 0) + 1
 
     def commit(self, client: "confluent.Consumer") -> None:
         """Send what is not committed yet, unless that was done a moment ago."""
@@ -136,21 +136,21 @@ def rewind(client: "confluent.Consumer", message: Message) -> None:
         BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
     """
     try:
-        client.seek(confluent.TopicPartition(*place_of(message), message.offset or 0))
+        client.seek(confluent.TopicPartition(*partition_of(message), message.offset or 0))
     except confluent.KafkaException as error:
-        if place_of(message) in _owned(client):
+        if partition_of(message) in _owned(client):
             raise translate(error.args[0]) from error
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 
-def lags_of(client: "confluent.Consumer", places: Iterable[_Place]) -> dict[Place, int]:
+def lags_of(client: "confluent.Consumer", places: Iterable[_Place]) -> dict[TopicPartition, int]:
     """Return how many messages of each partition were not polled yet, as far as the client knows without asking."""
     lags = {}
     try:
         for position in client.position([confluent.TopicPartition(*place) for place in places]):
             _, end = client.get_watermark_offsets(position, cached=True)
             if position.offset >= 0 and end >= 0:
-                lags[Place(position.topic, position.partition)] = max(0, end - position.offset)
+                lags[TopicPartition(position.topic, position.partition)] = max(0, end - position.offset)
     except confluent.KafkaException as error:
         _log.debug("lags are not known", extra={"reason": error.args[0].str()})
     return lags

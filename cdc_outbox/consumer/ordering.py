@@ -53,7 +53,7 @@ class Aggregate(NamedTuple):
     aggregate_id: str
 
 
-class Mark(NamedTuple):
+class Watermark(NamedTuple):
     """What is remembered of an aggregate.
 
     Args:
@@ -127,7 +127,7 @@ class Memory:
     """
 
     unseen: Set[str]
-    marks: Mapping[Aggregate, Mark]
+    marks: Mapping[Aggregate, Watermark]
     parked: Set[str] = frozenset()
     purged_before: datetime | None = None
 
@@ -204,7 +204,7 @@ def judge(
 
 
 def moves_of(
-    applied: Iterable[Judgement], marks: Mapping[Aggregate, Mark], parked: Mapping[Aggregate, int] | None = None
+    applied: Iterable[Judgement], marks: Mapping[Aggregate, Watermark], parked: Mapping[Aggregate, int] | None = None
 ) -> list[Move]:
     """Return how what is remembered of aggregates changes: one move each, sorted.
 
@@ -256,7 +256,7 @@ def sentence(judgement: Judgement) -> str:
     }[judgement.verdict]
 
 
-_NEW = Mark()
+_NEW = Watermark()
 _NEXT, _GAPLESS = Verdict.NEXT, SequenceMode.GAPLESS  # an attribute of an enumeration is not looked up for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""

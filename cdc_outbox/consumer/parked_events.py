@@ -9,7 +9,7 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 from typing import Any, NamedTuple, Protocol
 
-from cdc_outbox.consumer.fencing import Place, place_of
+from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, Verdict
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.event import Event
@@ -177,7 +177,7 @@ class ParkStore(Protocol):
     async def find_due(
         self,
         connection: AnyConnection,
-        owned: Iterable[Place],
+        owned: Iterable[TopicPartition],
         limit: int,
         most_bytes: float = math.inf,
     ) -> list[ParkedEvent]:
@@ -191,7 +191,7 @@ class ParkStore(Protocol):
             most_bytes: The largest number of bytes of their messages; one event may have more.
         """
 
-    async def find_places(self, connection: AnyConnection) -> set[Place]:
+    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:
         """Return the topic-partitions that events came from which wait."""
 
     async def count(self, connection: AnyConnection) -> list[ParkedCount]:
@@ -237,7 +237,7 @@ def fitting(chains: Iterable[Sequence[Sized]], most_bytes: float) -> list[int]:
     return parked_ids
 
 
-def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[ParkedEvent]:
+def unbroken(rows: Iterable[ParkedEvent], owned: Container[TopicPartition]) -> list[ParkedEvent]:
     """Return what may be applied by who owns these partitions: what waits behind another one's event waits for it.
 
     Args:
@@ -246,7 +246,7 @@ def unbroken(rows: Iterable[ParkedEvent], owned: Container[Place]) -> list[Parke
     broken: set[Aggregate] = set()
     ours = []
     for row in rows:
-        if place_of(row.message) not in owned:
+        if partition_of(row.message) not in owned:
             broken.add(row.aggregate)
         elif row.forced or not row.blocks or row.aggregate not in broken:
             ours.append(row)
@@ -261,7 +261,7 @@ def written_headers(message: Message) -> str:
 
 
 def parked_message(  # noqa: PLR0917 - a row's
-    place: Place,
+    place: TopicPartition,
     offset: int,
     timestamp_ms: int | None,
     key: Any,  # noqa: ANN401 - bytes, as each driver gives them

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from cdc_outbox.consumer.claims import Claims, InboxStore
-from cdc_outbox.consumer.fencing import EpochStore, Place, place_of
+from cdc_outbox.consumer.fencing import EpochStore, TopicPartition, partition_of
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
@@ -20,7 +20,7 @@ from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.errors import ParkFullError
 
 
-class Aside:
+class ParkingPlan:
     """The events of one transaction that are not applied in it, and those that leave the park.
 
     The locks on the watermarks of all of them are held.
@@ -157,13 +157,13 @@ class Adoption:
     ) -> None:
         self._contract, self._find_topics, self._clock = contract, find_topics, clock
         self._asked_at: float | None = None
-        self._known: set[Place] = set()
-        self.adopted: frozenset[Place] = frozenset()
+        self._known: set[TopicPartition] = set()
+        self.adopted: frozenset[TopicPartition] = frozenset()
         """Topic-partitions that no consumer is assigned, if this instance is the one that looks after them."""
-        self.guardian: Place | None = None
+        self.guardian: TopicPartition | None = None
         """The assigned topic-partition whose owner looks after the others."""
 
-    async def look(self, parked: Collection[Place], held: Collection[Place]) -> None:
+    async def look(self, parked: Collection[TopicPartition], held: Collection[TopicPartition]) -> None:
         """Find out what to adopt.
 
         Args:
@@ -178,7 +178,9 @@ class Adoption:
             return
         if self._asked_at is None or self._clock() - self._asked_at >= _ASK_SECONDS:
             topics = await self._find_topics()
-            self._known = {Place(topic, number) for topic in self._contract.topics for number in topics.get(topic, ())}
+            self._known = {
+                TopicPartition(topic, number) for topic in self._contract.topics for number in topics.get(topic, ())
+            }
             self._asked_at = self._clock()
         self.guardian = min(self._known, default=None)
         before = self.adopted
@@ -192,10 +194,10 @@ class Adoption:
 
     def takes(self, row: ParkedEvent) -> bool:
         """Tell whether this consumer can apply a parked event: another one may know aggregate types more."""
-        is_own = place_of(row.message) not in self.adopted
+        is_own = partition_of(row.message) not in self.adopted
         return is_own or row.aggregate.aggregate_type in {"", *self._contract.aggregates}
 
-    def owner_of(self, row: ParkedEvent) -> Place:
+    def owner_of(self, row: ParkedEvent) -> TopicPartition:
         """Return the assigned topic-partition under whose epoch a parked event is applied."""
-        place = place_of(row.message)
+        place = partition_of(row.message)
         return self.guardian if place in self.adopted and self.guardian is not None else place

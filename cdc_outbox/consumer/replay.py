@@ -19,9 +19,9 @@ from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.handlers import ours_of
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, aggregate_of, judge
+from cdc_outbox.consumer.ordering import Aggregate, Judgement, Memory, Order, Verdict, Watermark, aggregate_of, judge
 from cdc_outbox.consumer.parked_events import REASONS
-from cdc_outbox.consumer.retries import CircuitBreaker, Poison, cause_of
+from cdc_outbox.consumer.retries import CircuitBreaker, RetryTracker, cause_of
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topic_reader import Selection, TopicReader, refuse_ahead
 from cdc_outbox.consumer.waits import Waits
@@ -114,7 +114,7 @@ class Replay:
         contract: WireContract,
         order_of: Callable[[str], Order],
         limits: Limits,
-        poison: Poison,
+        poison: RetryTracker,
         waits: Waits,
         rate: float | None = None,
     ) -> None:
@@ -268,13 +268,13 @@ class Replay:
 class Imagined:
     """What a consumer would remember after what a dry run did not do. Pure."""
 
-    marks: dict[Aggregate, Mark] = field(default_factory=dict)
+    marks: dict[Aggregate, Watermark] = field(default_factory=dict)
     applied: set[str] = field(default_factory=set)
     parked: set[str] = field(default_factory=set)
 
     def added_to(self, memory: Memory) -> Memory:
         """Return a memory as if it had been done."""
-        marks: Mapping[Aggregate, Mark] = {**memory.marks, **self.marks}
+        marks: Mapping[Aggregate, Watermark] = {**memory.marks, **self.marks}
         return Memory(
             unseen=memory.unseen - self.applied,
             marks=marks,
@@ -287,7 +287,7 @@ class Imagined:
         for judgement in judgements:
             event, event_id = judgement.event, judgement.event.id or ""
             aggregate = aggregate_of(event)
-            mark = self.marks.get(aggregate, memory.marks.get(aggregate, Mark()))
+            mark = self.marks.get(aggregate, memory.marks.get(aggregate, Watermark()))
             if judgement.verdict is Verdict.NEXT:
                 self.applied.add(event_id)
                 if event.sequence is not None:

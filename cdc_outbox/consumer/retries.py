@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import ours_of, several
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
@@ -107,10 +107,10 @@ class _Tries(NamedTuple):
 
     times: int
     since: float
-    place: Place
+    place: TopicPartition
 
 
-class Poison:
+class RetryTracker:
     """The events that failed since they were polled, and how often.
 
     Args:
@@ -130,7 +130,7 @@ class Poison:
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
-        self._conflicts: dict[str, tuple[int, Place]] = {}
+        self._conflicts: dict[str, tuple[int, TopicPartition]] = {}
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
         """Tell whether a handler's error is one that another try cannot mend."""
@@ -178,7 +178,7 @@ class Poison:
                 self._tries.pop(item.event_id, None)
                 self._conflicts.pop(item.event_id, None)
 
-    def keep(self, owns: Callable[[Place], bool]) -> None:
+    def keep(self, owns: Callable[[TopicPartition], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
         if self._tries or self._conflicts:
             self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}

@@ -12,8 +12,8 @@ from typing import Any, Protocol
 
 from cdc_outbox.consumer.claims import MySqlInbox, SavepointInbox, SqlInbox
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
-from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place, SqlEpochs, Tenure, TopicId
-from cdc_outbox.consumer.handlers import BeforeCommit, Calls, Handlers, origin_of
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, SqlEpochs, TopicId, TopicPartition
+from cdc_outbox.consumer.handlers import BeforeCommit, HandlerRunner, Handlers, origin_of
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits, Room
@@ -79,7 +79,7 @@ class Session:
         self,
         connect: Callable[[], Any],
         know: Callable[[Any], Database],
-        refuse: Callable[[Sequence[Item], Mapping[Place, int]], Awaitable[None]] | None = None,
+        refuse: Callable[[Sequence[Item], Mapping[TopicPartition, int]], Awaitable[None]] | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -157,11 +157,11 @@ class Session:
     async def apply(
         self,
         items: Sequence[Item],
-        held: Mapping[Place, int],
+        held: Mapping[TopicPartition, int],
         room: Room,
         meanwhile: Meanwhile = nothing_else,
         *,
-        stored: Mapping[Place, int] = NOTHING_STORED,
+        stored: Mapping[TopicPartition, int] = NOTHING_STORED,
     ) -> Delivered:
         """Apply events in one transaction; see :meth:`Delivery.apply`."""
         if self._refuse is not None:
@@ -181,12 +181,14 @@ class Session:
                 purged_before=await stores.inbox.find_purge(connection),
             )
 
-    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId] = NO_IDS) -> Mapping[Place, Tenure]:
+    async def issue(
+        self, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId] = NO_IDS
+    ) -> Mapping[TopicPartition, Assignment]:
         """Take partitions; who had them before is stale from now on."""
         async with self._transaction() as (stores, connection):
             return await stores.epochs.issue(connection, places, topic_ids)
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
+    async def compare(self, held: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]) -> bool:
         """Look, when it has connected and every 30 s, whether the database has still what it had of held partitions.
 
         Returns whether it looked now.
@@ -213,7 +215,7 @@ class Session:
         refuse_stale(stale)
         return True
 
-    async def finish(self, held: Mapping[Place, int]) -> None:
+    async def finish(self, held: Mapping[TopicPartition, int]) -> None:
         """Note that work on these partitions gets done."""
         async with self._transaction() as (stores, connection):
             await stores.epochs.finish(connection, held)
@@ -229,7 +231,7 @@ class Session:
             return await stores.epochs.start(connection, event_id)
 
     async def find_due(
-        self, owned: Iterable[Place], limit: int, most_bytes: float = math.inf, *, counts: bool = True
+        self, owned: Iterable[TopicPartition], limit: int, most_bytes: float = math.inf, *, counts: bool = True
     ) -> tuple[list[ParkedEvent], list[ParkedCount] | None]:
         """Return what is due in these partitions, and how much is parked altogether: ``None`` if not asked for.
 
@@ -242,7 +244,7 @@ class Session:
             due = await stores.park.find_due(connection, places, limit, most_bytes) if counted != [] else []
             return unbroken(due, places), counted
 
-    async def find_parked_places(self) -> set[Place]:
+    async def find_parked_places(self) -> set[TopicPartition]:
         """Return the topic-partitions of parked events that wait."""
         async with self._transaction() as (stores, connection):
             return await stores.park.find_places(connection)
@@ -319,7 +321,7 @@ class ConsumerDatabase:
                 field="Consumer.inbox",
             )
         self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
-        calls = Calls(
+        calls = HandlerRunner(
             consumer=consumer,
             driver=self.driver,
             handlers=handlers,

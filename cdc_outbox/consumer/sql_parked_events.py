@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 from cdc_outbox.consumer.claims import columns_of
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.parked_events import (
@@ -91,7 +91,7 @@ class SqlPark:
     async def find_due(
         self,
         connection: AnyConnection,
-        owned: Iterable[Place],
+        owned: Iterable[TopicPartition],
         limit: int,
         most_bytes: float = math.inf,
     ) -> list[ParkedEvent]:
@@ -124,9 +124,9 @@ class SqlPark:
                 found.setdefault(aggregates[number - 1], []).append((parked_id, size))
         return found
 
-    async def find_places(self, connection: AnyConnection) -> set[Place]:
+    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:
         """Read the topic-partitions."""
-        return {Place(*row) for row in await self._sql.fetch(connection, "find_places")}
+        return {TopicPartition(*row) for row in await self._sql.fetch(connection, "find_places")}
 
     async def count(self, connection: AnyConnection) -> list[ParkedCount]:
         """Count the rows."""
@@ -180,7 +180,7 @@ def _parked(  # noqa: PLR0917 - a row
         blocks=bool(blocks),
         forced=bool(forced),
         attempts=attempts,
-        message=parked_message(Place(topic, partition), offset, timestamp_ms, key, value, headers),
+        message=parked_message(TopicPartition(topic, partition), offset, timestamp_ms, key, value, headers),
         is_due=bool(is_due),
         aggregate=Aggregate(*aggregate),
     )

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
-from cdc_outbox.consumer.fencing import NO_OFFSET, Place, Tenure, TopicId
+from cdc_outbox.consumer.fencing import NO_OFFSET, Assignment, TopicId, TopicPartition
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.session import Session
@@ -39,7 +39,7 @@ _WAITED_OUT = WAITED_OUT | {"_NOENT"}
 """The last one is said of a partition whose leader is not known yet."""
 
 
-class Partition(NamedTuple):
+class PartitionOffsets(NamedTuple):
     """A partition, as the brokers know it.
 
     Args:
@@ -54,7 +54,7 @@ class Partition(NamedTuple):
     committed: int | None
 
 
-def start_of(place: Place, tenure: Tenure, partition: Partition) -> int | None:
+def start_of(place: TopicPartition, tenure: Assignment, partition: PartitionOffsets) -> int | None:
     """Return the offset to go back to; ``None`` where the group's is not ahead of the database's. Pure.
 
     Raises:
@@ -86,12 +86,14 @@ def _refuse_another_topic(topic: str, known: TopicId, found: TopicId) -> None:
 
 
 async def take(
-    places: Sequence[Place], session: Session, find: Callable[[Iterable[Place]], Awaitable[Mapping[Place, Partition]]]
-) -> tuple[Mapping[Place, Tenure], dict[Place, int]]:
+    places: Sequence[TopicPartition],
+    session: Session,
+    find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
+) -> tuple[Mapping[TopicPartition, Assignment], dict[TopicPartition, int]]:
     """Take partitions from whoever had them before, and return where those begin that the group is ahead in.
 
     Args:
-        find: Asks the brokers, as :meth:`Partitions.find` does.
+        find: Asks the brokers, as :meth:`GroupPartitions.find` does.
 
     Raises:
         CdcOutboxError: As :func:`start_of` and the servers say.
@@ -110,7 +112,8 @@ async def take(
 
 
 async def refuse_replaced(
-    known: Mapping[Place, TopicId], find: Callable[[Iterable[Place]], Awaitable[Mapping[Place, Partition]]]
+    known: Mapping[TopicPartition, TopicId],
+    find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
 ) -> None:
     """Refuse to read on in a topic that was deleted and created anew while it was read.
 
@@ -133,10 +136,10 @@ async def refuse_replaced(
         _refuse_another_topic(place.topic, known[place], partition.topic_id)
 
 
-class Partitions(Protocol):
+class GroupPartitions(Protocol):
     """What the brokers know of a group's partitions."""
 
-    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return these.
 
         Raises:
@@ -163,24 +166,24 @@ class KafkaPartitions:
         """Close the connections."""
         self._client.close()
 
-    def find(self, places: Iterable[Place]) -> dict[Place, Partition]:
+    def find(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return these partitions."""
         wanted = [confluent.TopicPartition(*place) for place in places]
         topics = {each.topic for each in wanted}
         try:
             ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
             committed = {
-                Place(each.topic, each.partition): each.offset
+                TopicPartition(each.topic, each.partition): each.offset
                 for each in self._client.committed(wanted, timeout=_ANSWER_SECONDS)
             }
             return {
-                place: Partition(
+                place: PartitionOffsets(
                     ids[place.topic],
                     *self._bounds(each),
                     committed[place] if committed[place] >= 0 else None,
                 )
                 for each in wanted
-                for place in [Place(each.topic, each.partition)]
+                for place in [TopicPartition(each.topic, each.partition)]
             }
         except confluent.KafkaException as error:
             raise _translated(error.args[0]) from error
@@ -193,7 +196,7 @@ class KafkaPartitions:
         return bounds
 
 
-def seek_back(client: "confluent.Consumer", place: Place, offset: int) -> None:
+def seek_back(client: "confluent.Consumer", place: TopicPartition, offset: int) -> None:
     """Have a partition read from an offset on, unless it belongs to another consumer by now.
 
     Raises:
@@ -240,10 +243,10 @@ class UnhandledEvents:
         self._is_known = False
         self._has_passed = False
         """Whether messages that cannot be read were let through: then stored offsets do not tell that it has begun."""
-        self._read: dict[Place, int] = {}
+        self._read: dict[TopicPartition, int] = {}
         self._types: Counter[str] = Counter()
 
-    async def refuse(self, items: Sequence[Item], stored: Mapping[Place, int]) -> None:
+    async def refuse(self, items: Sequence[Item], stored: Mapping[TopicPartition, int]) -> None:
         """Refuse to use up events while the topics hold none that has a handler.
 
         Args:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits, Room
 from cdc_outbox.consumer.parked_events import ParkedCount, Reason, State
@@ -44,7 +44,7 @@ _UNASSIGNED = (
 )
 
 
-class Watch:
+class ConsumerStats:
     """The counts of one consumer.
 
     Args:
@@ -82,10 +82,10 @@ class Watch:
         self._parked: Counter[tuple[State, Reason]] = Counter()
         self._parked_bytes = 0
         self._gap_seconds: float | None = None
-        self._lags: dict[Place, int] = {}
-        self._assigned: set[Place] = set()
+        self._lags: dict[TopicPartition, int] = {}
+        self._assigned: set[TopicPartition] = set()
         self._has_caught_up = False
-        self._paused: set[Place] = set()
+        self._paused: set[TopicPartition] = set()
         self._outage = ""
         self._told = ""
         """What was told last of what is tried again."""
@@ -156,7 +156,7 @@ class Watch:
             _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest, 2)})
         self._gap_seconds = oldest if is_alarm else None
 
-    def lagged(self, lags: Mapping[Place, int], *, assigned: Collection[Place]) -> None:
+    def lagged(self, lags: Mapping[TopicPartition, int], *, assigned: Collection[TopicPartition]) -> None:
         """Take how many messages each partition has to go, of those where that is known, and which are ours.
 
         Told after a look into the database.
@@ -182,7 +182,7 @@ class Watch:
             seconds, self._unassigned_since = self._clock() - self._unassigned_since, None
             _log.warning(_UNASSIGNED, extra={"consumer": self._name, "seconds": round(seconds, 2)})
 
-    def paused(self, places: set[Place]) -> None:
+    def paused(self, places: set[TopicPartition]) -> None:
         """Take which partitions wait for room in the park."""
         for place in places ^ self._paused:
             value = 1 if place in places else None
@@ -328,5 +328,5 @@ class Watch:
             told = {"type": event_type, "handled": ", ".join(handled)} | ({"hint": near} if near else {})
             _log.warning("no handler has this event type", extra=told)
 
-    def _set(self, name: str, value: float | None, place: Place, **labels: str) -> None:
+    def _set(self, name: str, value: float | None, place: TopicPartition, **labels: str) -> None:
         self._metrics.set(name, value, consumer=self._name, topic=place.topic, partition=str(place.partition), **labels)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cdc_outbox.consumer.fencing import Place, TopicId, place_of
+from cdc_outbox.consumer.fencing import TopicId, TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerUnavailableError, ConfigError, MessageError
@@ -77,16 +77,16 @@ class TopicReader:
         finally:
             reader._client.close()
 
-    def places(self, topics: Collection[str]) -> list[Place]:
+    def places(self, topics: Collection[str]) -> list[TopicPartition]:
         """Return the partitions of those topics that exist."""
         known = kafka_reading.find_topics(self._client, servers=str(self._settings["bootstrap.servers"]))
-        return [Place(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
+        return [TopicPartition(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
 
     def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
         """Return the ids of topics that exist."""
         return find_topic_ids(self._admin(), topics) if topics else {}
 
-    def bounds(self, places: Iterable[Place]) -> dict[Place, tuple[int, int]]:
+    def bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset that each partition holds, and the one that its next message will have."""
         found = {}
         for place in places:
@@ -94,22 +94,22 @@ class TopicReader:
             found[place] = (first, end)
         return found
 
-    def committed(self, places: Collection[Place]) -> dict[Place, int]:
+    def committed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, without the partitions that have none."""
         if not places:
             return {}
         answers = self._client.committed(
             [confluent.TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS
         )
-        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+        return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
-    def offsets_at(self, places: Collection[Place], timestamp_ms: int) -> dict[Place, int]:
+    def offsets_at(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
         """Return the first offset with this timestamp or a later one, without partitions that have none."""
         if not places:
             return {}
         asked = [confluent.TopicPartition(*place, timestamp_ms) for place in places]
         answers = self._client.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
-        return {Place(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
+        return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def compacted(self, topics: Collection[str]) -> set[str]:
         """Return those topics that keep but the latest message of a key; of those that nobody may ask about, none."""
@@ -142,7 +142,7 @@ class TopicReader:
         servers = {"bootstrap.servers": self._settings["bootstrap.servers"]}
         return confluent.AdminClient({**kafka_clients.connection_settings(self._settings), **servers}, logger=_log)
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         """Return the messages from each partition's first offset up to its end, which is not counted in.
 
         Each partition's come in order. What retention has taken meanwhile is left out.
@@ -168,8 +168,8 @@ class TopicReader:
             self._client.resume(self._client.assignment())
             self._client.unassign()
 
-    def _received(self, record: "confluent.Message", left: dict[Place, int]) -> Iterator[Message]:
-        place, error = Place(record.topic() or "", record.partition() or 0), record.error()
+    def _received(self, record: "confluent.Message", left: dict[TopicPartition, int]) -> Iterator[Message]:
+        place, error = TopicPartition(record.topic() or "", record.partition() or 0), record.error()
         if error is not None and error.name() != "_PARTITION_EOF":
             raise_lasting(error)
             return
@@ -241,7 +241,7 @@ class Selection:
             raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
         return topics
 
-    def spans(self, reader: TopicReader, contract: WireContract) -> dict[Place, tuple[int, int]]:
+    def spans(self, reader: TopicReader, contract: WireContract) -> dict[TopicPartition, tuple[int, int]]:
         """Return first offset and end of what is to be read of each partition, as it is now."""
         known = reader.places(self.topics(contract))
         places = [place for place in known if self.partition in {None, place.partition}]
@@ -280,7 +280,7 @@ def refuse_ahead(
     selection: Selection,
     reader: TopicReader,
     contract: WireContract,
-    spans: Mapping[Place, tuple[int, int]],
+    spans: Mapping[TopicPartition, tuple[int, int]],
     order_of: Callable[[str], Order],
 ) -> None:
     """Refuse a selection that passes over events which the consumer has not read yet, where their numbers have gaps.
@@ -307,7 +307,7 @@ def refuse_ahead(
         except MessageError:
             continue
         aggregate = event.aggregate_type, event.aggregate_id
-        first, _ = spans[place_of(message)]
+        first, _ = spans[partition_of(message)]
         if event.aggregate_type not in increasing:
             continue
         if not ((message.offset or 0) >= first and selection.takes(event)):

@@ -45,7 +45,7 @@ _MORE_PARTITIONS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class TopicDifference:
     """What of a topic is not as its spec says.
 
     Args:
@@ -61,30 +61,30 @@ class Difference:
         return f"{self.topic}: {self.text} {self.remedy}"
 
 
-def differences(wanted: Topic, found: Topic) -> Iterator[Difference]:
+def differences(wanted: Topic, found: Topic) -> Iterator[TopicDifference]:
     """Yield what of a topic is not as it is wanted. Pure."""
     name = wanted.name
     if found.partitions < wanted.partitions:
         text = f"has {_count(found.partitions)}, and the spec says {wanted.partitions}."
-        yield Difference(topic=name, text=text, remedy=_MORE_PARTITIONS, is_refused=True)
+        yield TopicDifference(topic=name, text=text, remedy=_MORE_PARTITIONS, is_refused=True)
     # Of heartbeats no order can be lost: Connect gives their topic as many partitions as the events'.
     if found.partitions > wanted.partitions and not name.startswith(HEARTBEATS):
         text = f"has {_count(found.partitions)}, and {wanted.partitions} are wanted."
-        yield Difference(topic=name, text=text, remedy="Kafka takes none away: correct topics.partitions.")
+        yield TopicDifference(topic=name, text=text, remedy="Kafka takes none away: correct topics.partitions.")
     if wanted.replication_factor not in {-1, found.replication_factor}:
         text = f"has {found.replication_factor} replicas, and the spec says {wanted.replication_factor}."
-        yield Difference(topic=name, text=text, remedy="kafka-reassign-partitions makes more of them, or fewer.")
+        yield TopicDifference(topic=name, text=text, remedy="kafka-reassign-partitions makes more of them, or fewer.")
     yield from _settings(name, wanted.config, found.config)
 
 
-def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[Difference]:
+def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[TopicDifference]:
     for key, value in wanted.items():
         # Debezium writes out the longest time that there is, where we say for ever.
         is_forever = key == "retention.ms" and value == "-1" and found.get(key) == str(2**63 - 1)
         if found.get(key) != value and not is_forever:
             text = f"has {key}={found.get(key, '')}, and {value} is wanted."
             remedy = f"kafka-configs --alter --topic {name} --add-config {key}={value} makes it so."
-            yield Difference(topic=name, text=text, remedy=remedy)
+            yield TopicDifference(topic=name, text=text, remedy=remedy)
 
 
 def _count(partitions: int) -> str:

@@ -60,7 +60,7 @@ class ServerFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleFacts:
+class ConnectorRoleFacts:
     """The connector's role; ``can_select`` is about the outbox, whose rows only publishing them again reads.
 
     Args:
@@ -234,7 +234,7 @@ class DatabaseFacts:
     wal_level: str
     database: str
     free_slots: int
-    role: RoleFacts | None
+    role: ConnectorRoleFacts | None
     table: TableFacts | None
     publication: PublicationFacts | None
     slot: SlotFacts | None

@@ -15,7 +15,7 @@ from cdc_outbox.errors import DatabaseAccessError
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFacts:
+class ColumnCatalog:
     """One column: its type and its default as the database spells them, on MariaDB and MySQL as our statements do."""
 
     type: str
@@ -44,7 +44,7 @@ class TableCatalog:
         partitions: Partition → its bounds as PostgreSQL spells them.
     """
 
-    columns: Mapping[str, ColumnFacts]
+    columns: Mapping[str, ColumnCatalog]
     indexes: Sequence[IndexFacts]
     settings: Mapping[str, str]
     partition_key: str = ""
@@ -119,7 +119,7 @@ class Catalog:
             indexes.setdefault(tuple(index), []).append(column)
         return TableCatalog(
             columns={
-                name: ColumnFacts(kind, bool(not_null), default)
+                name: ColumnCatalog(kind, bool(not_null), default)
                 for name, kind, not_null, default in self._look("columns", table)
             },
             indexes=[

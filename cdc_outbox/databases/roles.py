@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.sql import comment, load
 from cdc_outbox.databases.table import Dialect, TableName, dollar_quoted, literal, quote, refuse_controls
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ def _more(wanted: Iterable[Privilege], actions: frozenset[str], columns: Mapping
 def _finding(
     code: str, severity: Severity, role: str, message: str, remedy: str = "Run what `cdc-outbox init --grants` prints."
 ) -> Finding:
-    place = Place(document="database", path=role)
+    place = Location(document="database", path=role)
     return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)
 
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.java_patterns import literal, matches
-from cdc_outbox.finding import Place
+from cdc_outbox.finding import Location
 from cdc_outbox.redaction import REFERENCE
 from cdc_outbox.text_files.document import Path
 
@@ -47,7 +47,7 @@ IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 _COMMA = re.compile(r"(?<!\\),")
 
 
-class Kind(StrEnum):
+class ConnectorKind(StrEnum):
     """Whose connector it is."""
 
     POSTGRESQL = "io.debezium.connector.postgresql.PostgresConnector"
@@ -61,9 +61,9 @@ class Kind(StrEnum):
     def nouns(self) -> tuple[str, str]:
         """What stands before a table's name, and what a table is called."""
         match self:
-            case Kind.MYSQL | Kind.MARIADB:
+            case ConnectorKind.MYSQL | ConnectorKind.MARIADB:
                 return "database", "table"
-            case Kind.MONGODB:
+            case ConnectorKind.MONGODB:
                 return "database", "collection"
         return "schema", "table"
 
@@ -73,9 +73,9 @@ class Kind(StrEnum):
         return f"{self.nouns[1]}.include.list"
 
 
-def kind_of(connector_class: str) -> Kind | None:
+def kind_of(connector_class: str) -> ConnectorKind | None:
     """Return whose connector a class is, by its name as Connect takes it: in full, without its package, or shorter."""
-    for kind in Kind:
+    for kind in ConnectorKind:
         simple = kind.rpartition(".")[2]
         if connector_class in {kind.value, simple, simple.removesuffix("Connector")}:
             return kind
@@ -87,22 +87,22 @@ def slot_of(options: Mapping[str, str]) -> str:
     return options.get("slot.name", DEFAULT_SLOT).strip()
 
 
-BINLOG = (Kind.MYSQL, Kind.MARIADB)
-HISTORY = (*BINLOG, Kind.SQLSERVER, Kind.ORACLE)
+BINLOG = (ConnectorKind.MYSQL, ConnectorKind.MARIADB)
+HISTORY = (*BINLOG, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE)
 """Those that keep a topic with the history of the schema."""
 
 
 class Places(Protocol):
     """Where an option stands, or would stand."""
 
-    def __call__(self, option: str) -> Place: ...  # noqa: D102
+    def __call__(self, option: str) -> Location: ...  # noqa: D102
 
     def path(self, option: str) -> Path:
         """Return the option's path in its document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plugin:
+class ConfiguredPlugin:
     """A transform or a predicate: its alias and its own options.
 
     Args:
@@ -135,7 +135,7 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Router(Plugin):
+class Router(ConfiguredPlugin):
     """An EventRouter, or MongoDB's."""
 
     @property
@@ -223,17 +223,17 @@ class Config:
         }
 
     @cached_property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ConnectorKind | None:
         """Whose connector it is, ``None`` for one that is not of the six."""
         return kind_of(self.get("connector.class"))
 
     @cached_property
-    def transforms(self) -> tuple[Plugin, ...]:
+    def transforms(self) -> tuple[ConfiguredPlugin, ...]:
         """The transforms that are listed, in order."""
         return tuple(self._plugins("transforms"))
 
     @cached_property
-    def predicates(self) -> dict[str, Plugin]:
+    def predicates(self) -> dict[str, ConfiguredPlugin]:
         """The predicates that are listed, by alias."""
         return {plugin.alias: plugin for plugin in self._plugins("predicates")}
 
@@ -299,7 +299,7 @@ class Config:
         """
         prefix, delimiter = self.get("topic.prefix"), self.get("topic.delimiter", ".")
         strategy = self.get("topic.naming.strategy")
-        left_out = _LEFT_OUT.get(strategy) if not strategy or self.kind is Kind.POSTGRESQL else None
+        left_out = _LEFT_OUT.get(strategy) if not strategy or self.kind is ConnectorKind.POSTGRESQL else None
         if not prefix or is_placeholder(prefix) or left_out is None:
             return ()
         if table == "message":
@@ -307,17 +307,17 @@ class Config:
         if strategy == _UNICODE and not re.fullmatch(r"[A-Za-z0-9.]+", table):
             return ()
         names, dots = [table], 1
-        if self.kind is Kind.SQLSERVER:
+        if self.kind is ConnectorKind.SQLSERVER:
             names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
         if delimiter != "." and any(name.count(".") != dots for name in names):
             return ()  # which dots are delimiters cannot be told
         return tuple(raw_topic_name(prefix, *name.split(".")[left_out:], delimiter=delimiter) for name in names)
 
-    def _plugins(self, kind: str) -> Iterator[Plugin]:
+    def _plugins(self, kind: str) -> Iterator[ConfiguredPlugin]:
         given = self.under(f"{kind}.")  # once: there may be thousands of options
         for alias in dict.fromkeys(listed(self.get(kind))):
             own = {option[len(alias) + 1 :]: given[option] for option in given if option.startswith(f"{alias}.")}
-            yield Plugin(alias=alias, prefix=f"{kind}.{alias}.", options=own)
+            yield ConfiguredPlugin(alias=alias, prefix=f"{kind}.{alias}.", options=own)
 
 
 @cache

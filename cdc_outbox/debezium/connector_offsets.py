@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.databases.binlog import BinlogPosition
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.slots import SlotLag
-from cdc_outbox.debezium.config import BINLOG, Kind, kind_of
+from cdc_outbox.debezium.config import BINLOG, ConnectorKind, kind_of
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 
 
@@ -48,7 +48,7 @@ Offset = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetChange:
     """Where a connector goes on, and what that does.
 
     Args:
@@ -61,7 +61,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ConnectorPosition:
     """Where a connector stands, by its configuration, its offsets and its slot.
 
     Args:
@@ -80,7 +80,7 @@ class Standing:
         return self.config.get("topic.prefix", "")
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ConnectorKind | None:
         """Whose connector it is, ``None`` for one that this package does not know."""
         return kind_of(self.config.get("connector.class", ""))
 
@@ -96,7 +96,7 @@ class Standing:
             ConnectorInvalidError: There is none yet, and how this connector calls its partition is not known.
         """
         own = [entry for entry in self.offsets if entry.get("partition", {}).get("server") == self.topic_prefix]
-        if not own and self.kind is not Kind.POSTGRESQL and self.kind not in BINLOG:
+        if not own and self.kind is not ConnectorKind.POSTGRESQL and self.kind not in BINLOG:
             raise ConnectorInvalidError(
                 "no offset is stored yet, and how this connector calls its partition is not known here",
                 hint="Let it run until `cdc-outbox offsets show` shows one.",
@@ -116,7 +116,7 @@ def position_in(offset: Offset | None) -> Position | None:
     return BinlogPosition.of(str(file), int(place)) if file and place.isdecimal() else None
 
 
-def read_offset(text: str, kind: Kind | None) -> Offset:
+def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
     """Return the offset that somebody wrote: a place in the log, or the offset itself as a JSON object.
 
     Raises:
@@ -128,45 +128,45 @@ def read_offset(text: str, kind: Kind | None) -> Offset:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"the offset is no JSON: {error}", field="--to") from error
         return found
-    if kind is Kind.POSTGRESQL:
+    if kind is ConnectorKind.POSTGRESQL:
         lsn = Lsn.parse(text).value
         # All three, or Debezium would look for the transaction that the others speak of.
         return {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
     file, _, place = text.rpartition(":")
-    position = BinlogPosition.of(file, int(place)) if kind is Kind.MYSQL and place.isdecimal() else None
+    position = BinlogPosition.of(file, int(place)) if kind is ConnectorKind.MYSQL and place.isdecimal() else None
     if position is not None:
         # No GTIDs: where an offset has them, they count and not the place.
         return {"file": position.file, "pos": position.offset}
-    wanted = "FILE:OFFSET, or " if kind is Kind.MYSQL else ""
+    wanted = "FILE:OFFSET, or " if kind is ConnectorKind.MYSQL else ""
     hint = f"Give {wanted}the whole offset as a JSON object, as `cdc-outbox offsets show` does."
     raise ConfigError(f"{text!r} is no offset of this connector", field="--to", hint=hint)
 
 
-def judge_set(standing: Standing, wanted: Offset) -> Move:
+def assess_set(standing: ConnectorPosition, wanted: Offset) -> OffsetChange:
     """Return what another offset does.
 
     Raises:
         ConnectorInvalidError: It would do nothing but harm.
     """
     target, stored = position_in(wanted), position_in(standing.stored)
-    if standing.kind is Kind.POSTGRESQL:
+    if standing.kind is ConnectorKind.POSTGRESQL:
         return _judge_lsn(standing, target if isinstance(target, Lsn) else None, stored)
-    if standing.kind is Kind.MARIADB and not wanted.get("gtids"):
+    if standing.kind is ConnectorKind.MARIADB and not wanted.get("gtids"):
         raise ConnectorInvalidError(
             "the offset of a MariaDB connector has gtids, and without them its task fails",
             hint="`select binlog_gtid_pos('FILE', OFFSET)` on the server tells those of a place.",
         )
     if isinstance(target, BinlogPosition) and isinstance(stored, BinlogPosition):
         if target > stored:
-            return Move(f"what was committed between {stored} and {target} is never published", skips=True)
+            return OffsetChange(f"what was committed between {stored} and {target} is never published", skips=True)
         if target < stored:
             text = f"what was committed between {target} and {stored} comes again, and consumers skip what they had"
-            return Move(text, skips=False)
-        return Move(f"the connector goes on at {target}, as it would have", skips=False)
-    return Move("it is not known which events come again and which are never published", skips=True)
+            return OffsetChange(text, skips=False)
+        return OffsetChange(f"the connector goes on at {target}, as it would have", skips=False)
+    return OffsetChange("it is not known which events come again and which are never published", skips=True)
 
 
-def _judge_lsn(standing: Standing, target: Lsn | None, stored: Position | None) -> Move:
+def _judge_lsn(standing: ConnectorPosition, target: Lsn | None, stored: Position | None) -> OffsetChange:
     slot = standing.slot
     if target is None:
         raise ConnectorInvalidError("the offset of a PostgreSQL connector has an lsn", hint="Such as --to 0/1A2B3C4.")
@@ -188,37 +188,39 @@ def _judge_lsn(standing: Standing, target: Lsn | None, stored: Position | None) 
     # The offset, wherever the slot is: behind it, what lies between was published; ahead of it, nobody has read that.
     stands = stored if isinstance(stored, Lsn) else slot.confirmed or target
     if target > stands:
-        return Move(
+        return OffsetChange(
             f"transactions that were committed between {stands} and {target} are never published "
             f"({target.value - stands.value:,} bytes of the log)",
             skips=True,
         )
     if target < stands:
-        return Move(
+        return OffsetChange(
             f"transactions that were committed between {target} and {stands} come again, and consumers skip what "
             "they had",
             skips=False,
         )
-    return Move(f"the connector goes on at {target}, as it would have", skips=False)
+    return OffsetChange(f"the connector goes on at {target}, as it would have", skips=False)
 
 
-def judge_reset(standing: Standing) -> Move:
+def assess_reset(standing: ConnectorPosition) -> OffsetChange:
     """Return what it does that no offset is stored any more."""
     mode = standing.config.get("snapshot.mode", "initial")
     again = "" if mode in READS_NOTHING else "; every row that the table holds comes again"
-    if standing.kind is not Kind.POSTGRESQL:
+    if standing.kind is not ConnectorKind.POSTGRESQL:
         text = "the connector goes on at the end of the log: what is committed until it runs is never published"
-        return Move(f"{text}{again}", skips=True)
+        return OffsetChange(f"{text}{again}", skips=True)
     slot, stored = standing.slot, position_in(standing.stored)
     if not standing.is_asked:
-        return Move(f"whether anything is left out depends on the slot, and without --dsn it is not asked{again}", True)
+        return OffsetChange(
+            f"whether anything is left out depends on the slot, and without --dsn it is not asked{again}", True
+        )
     if slot is None:
         text = "there is no slot: what was committed before the connector makes one is never published"
-        return Move(f"{text}{again}", skips=True)
+        return OffsetChange(f"{text}{again}", skips=True)
     if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed < stored:
         text = f"transactions that were committed between {slot.confirmed} and {stored} come again"
-        return Move(f"{text}, and consumers skip what they had{again}", skips=False)
+        return OffsetChange(f"{text}, and consumers skip what they had{again}", skips=False)
     if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed > stored:
         text = f"the slot is ahead of the offset: what was committed between {stored} and {slot.confirmed}"
-        return Move(f"{text} is never published{again}", skips=True)
-    return Move(f"the connector goes on where its slot stands, at {slot.confirmed}{again}", skips=False)
+        return OffsetChange(f"{text} is never published{again}", skips=True)
+    return OffsetChange(f"the connector goes on where its slot stands, at {slot.confirmed}{again}", skips=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class Diagnosis:
     """One sentence of what is the case, and one of what to do."""
 
     sentence: str
@@ -17,7 +17,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownFailure:
     """What is said, and what it means; names of the pattern's groups stand in braces."""
 
     pattern: re.Pattern[str]
@@ -25,8 +25,8 @@ class Known:
     remedy: str
 
 
-def _known(pattern: str, sentence: str, remedy: str) -> Known:
-    return Known(re.compile(pattern), sentence, remedy)
+def _known(pattern: str, sentence: str, remedy: str) -> KnownFailure:
+    return KnownFailure(re.compile(pattern), sentence, remedy)
 
 
 _OWN_TOPICS = (
@@ -34,7 +34,7 @@ _OWN_TOPICS = (
     "partition and cleanup.policy=compact"
 )
 
-KNOWN = (
+KNOWN_FAILURES = (
     _known(
         r'password authentication failed for user "(?P<role>[^"]*)"',
         "The database refuses the password of the role {role}.",
@@ -266,14 +266,14 @@ KNOWN = (
 )
 
 
-def cause_of(trace: str) -> Cause | None:
+def diagnosis_of(trace: str) -> Diagnosis | None:
     """Return why something failed, ``None`` if it is nothing that is known here."""
-    for known in KNOWN:
+    for known in KNOWN_FAILURES:
         found = known.pattern.search(trace)
         if found is not None:
             names = {name: value for name, value in found.groupdict().items() if value}
             names.setdefault("name", names.get("other", "that it names"))
-            return Cause(_filled(known.sentence, names), _filled(known.remedy, names))
+            return Diagnosis(_filled(known.sentence, names), _filled(known.remedy, names))
     return None
 
 

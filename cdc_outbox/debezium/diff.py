@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.debezium.config import NEWEST, Config, Version
-from cdc_outbox.debezium.impact import Effect, Reach, effect_of
-from cdc_outbox.debezium.normalized_config import Difference, Meaning, Value, differences
-from cdc_outbox.finding import Place
+from cdc_outbox.debezium.impact import Impact, ImpactLevel, impact_of
+from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, Value, differences
+from cdc_outbox.finding import Location
 from cdc_outbox.redaction import MASK, hides
 from cdc_outbox.text_files.document import Path
 
@@ -76,7 +76,7 @@ def spec_key_of(option: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OptionChange:
     """One option of the configuration, before and after; ``None`` where it is not set. Secrets are masked.
 
     Args:
@@ -90,7 +90,7 @@ class Change:
     option: str
     before: str | None
     after: str | None
-    effect: Effect | None = None
+    effect: Impact | None = None
     formerly: str = ""
     key: str = ""
     dropped: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Change:
     @property
     def is_dangerous(self) -> bool:
         """Whether it is made only if somebody says so."""
-        return self.effect is not None and self.effect.reach is Reach.DANGEROUS
+        return self.effect is not None and self.effect.reach is ImpactLevel.DANGEROUS
 
     @property
     def shown(self) -> tuple[str | None, str | None]:
@@ -127,16 +127,16 @@ class Change:
 
 def changes_between(
     before: Mapping[str, str] | None, after: Mapping[str, str], *, version: Version = NEWEST
-) -> tuple[Change, ...]:
+) -> tuple[OptionChange, ...]:
     """Return the differences of two configurations by meaning; of a connector that does not exist, every option.
 
     Args:
         version: Debezium's, whose defaults count.
     """
     if before is None:
-        return tuple(Change(option, None, after[option]) for option in sorted(after))
+        return tuple(OptionChange(option, None, after[option]) for option in sorted(after))
     first, second = _config(before, version), _config(after, version)
-    old, new = Meaning(first), Meaning(second)
+    old, new = NormalizedConfig(first), NormalizedConfig(second)
     found = []
     for difference in differences(first, second):
         key = difference.key
@@ -148,7 +148,9 @@ def changes_between(
         if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
             texts = _text(difference.before), _text(difference.after)
         found.append(
-            Change(becomes, *texts, effect_of(difference), formerly, spec_key_of(key), dropped=dropped, added=added)
+            OptionChange(
+                becomes, *texts, impact_of(difference), formerly, spec_key_of(key), dropped=dropped, added=added
+            )
         )
     return tuple(sorted(found, key=lambda change: change.option))
 
@@ -164,7 +166,7 @@ def masked(option: str, value: str | None) -> str | None:
     return MASK if value is not None and hides(option, value) else value
 
 
-def _entries(difference: Difference) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _entries(difference: OptionDifference) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what only the one and only the other of two lists has; nothing where they are no lists."""
     before, after = difference.before, difference.after
     if not isinstance(before, tuple) or not isinstance(after, tuple) or not before or not after:
@@ -186,8 +188,8 @@ def _config(options: Mapping[str, str], version: Version) -> Config:
 class _Nowhere:
     """Configurations that come from no document have no lines."""
 
-    def __call__(self, option: str) -> Place:
-        return Place(document="connect", path=option)
+    def __call__(self, option: str) -> Location:
+        return Location(document="connect", path=option)
 
     def path(self, option: str) -> Path:
         return (option,)

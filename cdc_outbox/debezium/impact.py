@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from cdc_outbox.debezium.normalized_config import Difference, Value
+from cdc_outbox.debezium.normalized_config import OptionDifference, Value
 
 _ROUTER = ("transforms.EventRouter.", "transforms.MongoEventRouter.")
 _PLACEMENT = "fields.additional.placement"
 _PARTITION = "partition"
 
 
-class Reach(StrEnum):
+class ImpactLevel(StrEnum):
     """How far a change goes."""
 
     CONNECTOR = "connector"
@@ -27,10 +27,10 @@ class Reach(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
+class Impact:
     """What a change does, in one sentence."""
 
-    reach: Reach
+    reach: ImpactLevel
     text: str
 
 
@@ -38,9 +38,9 @@ class Effect:
 class _Entry:
     options: tuple[str, ...]
     """What their names begin with."""
-    reach: Reach
+    reach: ImpactLevel
     text: str
-    fits: Callable[[Difference], bool] = lambda _difference: True
+    fits: Callable[[OptionDifference], bool] = lambda _difference: True
 
 
 def _router(*options: str) -> tuple[str, ...]:
@@ -55,15 +55,15 @@ def _partitions(value: Value | None) -> set[str]:
     return {placed for placed in _parts(value) if placed.split(":")[1:2] == [_PARTITION]}
 
 
-def _moves_partition(difference: Difference) -> bool:
+def _moves_partition(difference: OptionDifference) -> bool:
     return difference.key.endswith(_PLACEMENT) and _partitions(difference.before) != _partitions(difference.after)
 
 
-def _loses_header(difference: Difference) -> bool:
+def _loses_header(difference: OptionDifference) -> bool:
     return difference.key.endswith(_PLACEMENT) and bool(_parts(difference.before) - _parts(difference.after))
 
 
-def _snapshots_no_more(difference: Difference) -> bool:
+def _snapshots_no_more(difference: OptionDifference) -> bool:
     return difference.before in _SNAPSHOTS_ONCE and difference.after == "no_data"
 
 
@@ -81,96 +81,102 @@ _OTHER_VALUES = "Messages written from now on have another form; consumers must 
 _LOGIN = "The connector logs in otherwise; messages stay as they are."
 
 _ENTRIES = (
-    _Entry(("connector.class",), Reach.DANGEROUS, "Another connector reads nothing that this one's offsets speak of."),
+    _Entry(
+        ("connector.class",), ImpactLevel.DANGEROUS, "Another connector reads nothing that this one's offsets speak of."
+    ),
     _Entry(
         ("slot.name",),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "What only the old slot holds is not published, and the old slot keeps WAL until it is dropped.",
     ),
     _Entry(
         ("plugin.name",),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "A slot can be read only by the plugin that it was made with: the task fails.",
     ),
     _Entry(
         ("publication.name",),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "What the other publication lacks, or lacked when it was written, is left out without a word.",
     ),
     _Entry(
         ("topic.prefix",),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "Connect keeps offsets under it: the connector begins anew at its slot, and events may come twice.",
     ),
     _Entry(
         ("snapshot.mode",),
-        Reach.CONNECTOR,
+        ImpactLevel.CONNECTOR,
         "A connector that has offsets goes on as before; without them it reads no rows, and deploy asks what is to "
         "become of those that no slot holds.",
         _snapshots_no_more,
     ),
-    _Entry(("snapshot.mode",), Reach.DANGEROUS, "A start may publish rows again, or leave some out for good."),
+    _Entry(("snapshot.mode",), ImpactLevel.DANGEROUS, "A start may publish rows again, or leave some out for good."),
     _Entry(
         ("table.include.list", "collection.include.list", "message.prefix.include.list"),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "Events are read from elsewhere: what is written where they were read is left out.",
     ),
-    _Entry(("key.converter",), Reach.DANGEROUS, _OTHER_KEYS),
-    _Entry(_router("table.field.event.key", "collection.field.event.key"), Reach.DANGEROUS, _OTHER_KEYS),
-    _Entry(("producer.override.partitioner.",), Reach.DANGEROUS, _OTHER_PARTITIONS),
-    _Entry(_ROUTER, Reach.DANGEROUS, _OTHER_PARTITIONS, _moves_partition),
+    _Entry(("key.converter",), ImpactLevel.DANGEROUS, _OTHER_KEYS),
+    _Entry(_router("table.field.event.key", "collection.field.event.key"), ImpactLevel.DANGEROUS, _OTHER_KEYS),
+    _Entry(("producer.override.partitioner.",), ImpactLevel.DANGEROUS, _OTHER_PARTITIONS),
+    _Entry(_ROUTER, ImpactLevel.DANGEROUS, _OTHER_PARTITIONS, _moves_partition),
     _Entry(
         _router("route."),
-        Reach.DANGEROUS,
+        ImpactLevel.DANGEROUS,
         "Events go to other topics: consumers that do not read those get nothing more, and no error.",
         lambda difference: "route.tombstone" not in difference.key,
     ),
     _Entry(
-        _router("predicate"), Reach.DANGEROUS, "The router sees other records: events may pass it by, to another topic."
+        _router("predicate"),
+        ImpactLevel.DANGEROUS,
+        "The router sees other records: events may pass it by, to another topic.",
     ),
     _Entry(
         _ROUTER,
-        Reach.MESSAGES,
+        ImpactLevel.MESSAGES,
         "Messages lose a header or a field, or it is called otherwise: consumers that need it park them.",
         _loses_header,
     ),
     _Entry(
         _router(f"table.{_PLACEMENT}", f"collection.{_PLACEMENT}"),
-        Reach.MESSAGES,
+        ImpactLevel.MESSAGES,
         "Messages get more headers or fields; consumers that do not know them pass them over.",
     ),
     _Entry(
         _router("table.field.additional.missing", "collection.field.additional.missing"),
-        Reach.CONNECTOR,
+        ImpactLevel.CONNECTOR,
         "It counts for rows that lack a column which becomes a header, and for no others.",
     ),
-    _Entry((*_ROUTER, "value.converter", "header.converter"), Reach.MESSAGES, _OTHER_VALUES),
-    _Entry(("transforms",), Reach.MESSAGES, "Another transform sees the messages, or one less does."),
+    _Entry((*_ROUTER, "value.converter", "header.converter"), ImpactLevel.MESSAGES, _OTHER_VALUES),
+    _Entry(("transforms",), ImpactLevel.MESSAGES, "Another transform sees the messages, or one less does."),
     _Entry(
         ("poll.interval.ms", "producer.override.linger.ms", "max.batch.size", "max.queue.size"),
-        Reach.CONNECTOR,
+        ImpactLevel.CONNECTOR,
         "Events arrive sooner or later than now; messages stay as they are.",
     ),
     _Entry(
         ("database.hostname", "database.port", "database.dbname"),
-        Reach.CONNECTOR,
+        ImpactLevel.CONNECTOR,
         "The connector reads another server or database, unless it is the same by another name; slot and offset are "
         "compared before.",
     ),
-    _Entry(("database.",), Reach.CONNECTOR, _LOGIN),
-    _Entry(("heartbeat.",), Reach.CONNECTOR, "The slot moves on more or less often while events rest."),
+    _Entry(("database.",), ImpactLevel.CONNECTOR, _LOGIN),
+    _Entry(("heartbeat.",), ImpactLevel.CONNECTOR, "The slot moves on more or less often while events rest."),
     _Entry(
         ("topic.creation.",),
-        Reach.CONNECTOR,
+        ImpactLevel.CONNECTOR,
         "Topics that do not exist yet are made otherwise; those that do stay as they are.",
     ),
-    _Entry(("topic.heartbeat.", "transaction."), Reach.CONNECTOR, "Topics beside the events' change, not theirs."),
+    _Entry(
+        ("topic.heartbeat.", "transaction."), ImpactLevel.CONNECTOR, "Topics beside the events' change, not theirs."
+    ),
 )
 
 
-def effect_of(difference: Difference) -> Effect:
+def impact_of(difference: OptionDifference) -> Impact:
     """Return what a change of a running connector does."""
     for entry in _ENTRIES:
         if difference.key.startswith(entry.options) and entry.fits(difference):
-            return Effect(entry.reach, entry.text)
-    return Effect(Reach.CONNECTOR, "Nothing is known of it that changes messages.")
+            return Impact(entry.reach, entry.text)
+    return Impact(ImpactLevel.CONNECTOR, "Nothing is known of it that changes messages.")

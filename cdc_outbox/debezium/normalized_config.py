@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cdc_outbox.debezium import options as catalogue
-from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, Plugin, Router, listed
+from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, ConfiguredPlugin, Router, listed
 from cdc_outbox.debezium.java_patterns import literal, matches
-from cdc_outbox.debezium.lint import RULES, Config, Kind
+from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.options import Option
 
@@ -38,7 +38,7 @@ _PLUGIN = re.compile(r"(transforms|predicates)(\..*)?")
 Value = str | tuple[str, ...]
 
 
-class Said(NamedTuple):
+class Setting(NamedTuple):
     """An option as a configuration has it, and what it comes to."""
 
     option: str
@@ -46,7 +46,7 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class OptionDifference:
     """One thing in which two configurations differ.
 
     Args:
@@ -62,11 +62,11 @@ class Difference:
     after: Value | None
 
 
-def differences(before: Config, after: Config) -> tuple[Difference, ...]:
+def differences(before: Config, after: Config) -> tuple[OptionDifference, ...]:
     """Return everything in which two configurations differ by meaning, sorted."""
-    first, second = Meaning(before), Meaning(after)
+    first, second = NormalizedConfig(before), NormalizedConfig(after)
     found = (
-        Difference(
+        OptionDifference(
             key=key,
             option=first.said[key].option if key in first.said else first.option(key),
             before=first.said[key].value if key in first.said else None,
@@ -111,7 +111,7 @@ def in_todays_names(config: Config) -> tuple[Config, Mapping[str, str]]:
     return replace(config, options=options), before
 
 
-class Meaning:
+class NormalizedConfig:
     """One configuration, as far as anything reads it."""
 
     def __init__(self, config: Config) -> None:
@@ -119,11 +119,11 @@ class Meaning:
         self.config, self._before = in_todays_names(config)
 
     @cached_property
-    def said(self) -> Mapping[str, Said]:
+    def said(self) -> Mapping[str, Setting]:
         """What is not at its default, by today's name."""
-        found = {"name": Said("name", self.config.name)} if self.config.name else {}
+        found = {"name": Setting("name", self.config.name)} if self.config.name else {}
         for key, (option, value) in (*self._own(), *self._plugins(), *self._converters()):
-            found.setdefault(key, Said(self._before.get(option, option), value))
+            found.setdefault(key, Setting(self._before.get(option, option), value))
         return found
 
     @cached_property
@@ -159,7 +159,7 @@ class Meaning:
             passed_on = found is not None and found.class_name.startswith("io.debezium.") and own.startswith(_PASSED_ON)
             return not config.has(converter) or not (known or passed_on)
         if option == "tasks.max":
-            return config.kind not in {Kind.SQLSERVER, Kind.MONGODB, None}
+            return config.kind not in {ConnectorKind.SQLSERVER, ConnectorKind.MONGODB, None}
         return option in self._dead and option not in self._of_listed
 
     @cached_property
@@ -169,7 +169,7 @@ class Meaning:
         prefixes = tuple(f"{alias}." for alias in aliases)
         return frozenset(option for option in self.config.options if prefixes and option.startswith(prefixes))
 
-    def _own(self) -> Iterator[tuple[str, Said]]:
+    def _own(self) -> Iterator[tuple[str, Setting]]:
         """Return what is the connector's, and Connect's."""
         for option in self.config.options:
             if option == "name" or _PLUGIN.fullmatch(option) or option.startswith(_CONVERTERS):
@@ -182,7 +182,7 @@ class Meaning:
             if self._narrows_nothing(key, spelled):
                 continue
             if known is None or known.default is None or spelled != self._spelled(key, known.default, known):
-                yield key, Said(option, spelled)
+                yield key, Setting(option, spelled)
 
     def _spelled(self, key: str, value: str, known: Option | None) -> Value:
         """Return a value in one of the ways in which it can be written."""
@@ -208,19 +208,19 @@ class Meaning:
         return all(any(matches(pattern, each, ignores_case=True) for pattern in value) for each in before)
 
     @cached_property
-    def _prefixes(self) -> tuple[tuple[Plugin, str], ...]:
+    def _prefixes(self) -> tuple[tuple[ConfiguredPlugin, str], ...]:
         """Every transform, with what stands for its alias: its class, and a number if it is not the first of it."""
-        found: list[tuple[Plugin, str]] = []
+        found: list[tuple[ConfiguredPlugin, str]] = []
         for plugin in self.config.transforms:
             name = _class_of(plugin).rpartition(".")[2]
             number = 1 + sum(prefix.startswith((f"transforms.{name}.", f"transforms.{name}#")) for _, prefix in found)
             found.append((plugin, f"transforms.{name}{f'#{number}' * (number > 1)}."))
         return tuple(found)
 
-    def _plugins(self) -> Iterator[tuple[str, Said]]:
+    def _plugins(self) -> Iterator[tuple[str, Setting]]:
         chain = tuple(_class_of(plugin) for plugin in self.config.transforms)
         if chain:
-            yield "transforms", Said("transforms", chain)
+            yield "transforms", Setting("transforms", chain)
         for plugin, prefix in self._prefixes:
             router = next((router for router in self.config.routers if router.alias == plugin.alias), None)
             yield from self._predicate(plugin, prefix)
@@ -234,10 +234,10 @@ class Meaning:
                 found = known.options.get(name) if known is not None else None
                 value = self._spelled_in_plugin(name, plugin, option, found, router)
                 if value is not None:
-                    yield prefix + name, Said(whole, value)
+                    yield prefix + name, Setting(whole, value)
 
     def _spelled_in_plugin(
-        self, name: str, plugin: Plugin, option: str, known: Option | None, router: Router | None
+        self, name: str, plugin: ConfiguredPlugin, option: str, known: Option | None, router: Router | None
     ) -> Value | None:
         """Return an option of a transform, ``None`` if it is at its default."""
         if router is not None and name == router.placement:
@@ -251,7 +251,7 @@ class Meaning:
         default = None if known is None else known.default
         if router is not None and name == f"{router.table}.field.event.key":
             default = "aggregateid"  # that of documents tells a worker of none
-        if router is not None and default is not None and self.config.kind is Kind.ORACLE:
+        if router is not None and default is not None and self.config.kind is ConnectorKind.ORACLE:
             # The router of Oracle's connector has the names of its columns in capital letters.
             default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default
         if known is not None and known.type == "list":  # a transform may take two lists side by side
@@ -260,21 +260,21 @@ class Meaning:
         value = self._spelled(name, plugin.get(option), known)
         return None if default is not None and value == self._spelled(name, default, known) else value
 
-    def _predicate(self, plugin: Plugin, prefix: str) -> Iterator[tuple[str, Said]]:
+    def _predicate(self, plugin: ConfiguredPlugin, prefix: str) -> Iterator[tuple[str, Setting]]:
         alias = plugin.get("predicate")
         if not alias or (plugin.type in {ROUTER, MONGO_ROUTER, DECODER} and self._sees_everything(plugin)):
             return
         predicate = self.config.predicates.get(alias)
         options = () if predicate is None else tuple(f"{key}={value}" for key, value in predicate.options.items())
         negated = ("not",) if plugin.on("negate") else ()
-        yield f"{prefix}predicate", Said(f"{plugin.prefix}predicate", (*negated, *sorted(options)))
+        yield f"{prefix}predicate", Setting(f"{plugin.prefix}predicate", (*negated, *sorted(options)))
 
-    def _sees_everything(self, plugin: Plugin) -> bool:
+    def _sees_everything(self, plugin: ConfiguredPlugin) -> bool:
         """Tell whether a predicate lets every captured table pass; a router lets pass unchanged what is no table's."""
         all_named = len(self.config.tables) == len(self.config.captured)
         return all_named and bool(self.config.raw_topics) and self.seen_by(plugin) == self.config.raw_topics
 
-    def seen_by(self, plugin: Plugin) -> tuple[str, ...] | None:
+    def seen_by(self, plugin: ConfiguredPlugin) -> tuple[str, ...] | None:
         """Return which of the tables' topics a transform sees, ``None`` where that cannot be told."""
         topics, predicate = self.config.raw_topics, self.config.predicates.get(plugin.get("predicate"))
         if not plugin.get("predicate"):
@@ -286,19 +286,19 @@ class Meaning:
             return None
         return tuple(topic for topic, fits in found.items() if fits is not plugin.on("negate"))
 
-    def _converters(self) -> Iterator[tuple[str, Said]]:
+    def _converters(self) -> Iterator[tuple[str, Setting]]:
         for converter in _CONVERTERS:
             found = catalogue.plugin(self.config.get(converter))
             name = self.config.get(converter) if found is None else found.class_name
             if name and (converter, name) != ("header.converter", _HEADER_CONVERTER):
-                yield converter, Said(converter, name)
+                yield converter, Setting(converter, name)
             for option in self.config.options:
                 if not option.startswith(f"{converter}.") or self._is_idle(option) or not self.config.has(option):
                     continue
                 known = None if found is None else found.options.get(option.removeprefix(f"{converter}."))
                 value = self._spelled(option, self.config.get(option), known)
                 if known is None or known.default is None or value != self._spelled(option, known.default, known):
-                    yield option, Said(option, value)
+                    yield option, Setting(option, value)
 
 
 def _find(config: Config, option: str) -> Option | None:
@@ -308,12 +308,12 @@ def _find(config: Config, option: str) -> Option | None:
     return own or catalogue.find_framework(option)
 
 
-def _class_of(plugin: Plugin) -> str:
+def _class_of(plugin: ConfiguredPlugin) -> str:
     found = catalogue.plugin(plugin.get("type"))
     return plugin.get("type") if found is None else found.class_name
 
 
-def _reads(plugin: Plugin, option: str) -> bool:
+def _reads(plugin: ConfiguredPlugin, option: str) -> bool:
     """Tell whether a transform reads an option, as far as is known."""
     found = catalogue.plugin(plugin.get("type"))
     if found is None or option in {*found.options, *IMPLICIT}:

@@ -16,7 +16,7 @@ from cdc_outbox.operations.reconciliation import (
     Account,
     Circumstances,
     Difference,
-    Kind,
+    DifferenceKind,
     Numbers,
     fingerprint,
     forgotten,
@@ -48,10 +48,10 @@ class Findings:
     """Findings by kind: all are counted, and the first of them kept."""
 
     def __init__(self) -> None:
-        self.events: Counter[tuple[str, Kind]] = Counter()
+        self.events: Counter[tuple[str, DifferenceKind]] = Counter()
         """By aggregate type and kind."""
-        self.places: Counter[Kind] = Counter()
-        self.told: dict[Kind, list[Difference]] = {kind: [] for kind in Kind}
+        self.places: Counter[DifferenceKind] = Counter()
+        self.told: dict[DifferenceKind, list[Difference]] = {kind: [] for kind in DifferenceKind}
 
     def add(self, found: Difference, aggregate_type: str = "") -> None:
         """Count one."""
@@ -61,7 +61,7 @@ class Findings:
             self.told[found.kind].append(found)
 
     def __iter__(self) -> Iterator[Difference]:
-        return (found for kind in Kind for found in self.told[kind])
+        return (found for kind in DifferenceKind for found in self.told[kind])
 
     @property
     def has_differences(self) -> bool:
@@ -134,7 +134,9 @@ class Books:
         self.messages += 1
         remedy = "Who wrote it? Consumers park it, and which event it is cannot be told."
         self.findings.add(
-            Difference(kind=Kind.UNREADABLE, place=message.position, events=1, message=f"{reason}.", remedy=remedy)
+            Difference(
+                kind=DifferenceKind.UNREADABLE, place=message.position, events=1, message=f"{reason}.", remedy=remedy
+            )
         )
 
     def compare_row(self, event_id: str, account: Account, aggregate: Aggregate, sequence: int) -> None:
@@ -166,7 +168,7 @@ class Books:
             "incarnation (`cdc-outbox init --new-incarnation`)."
         )
         self.findings.add(
-            Difference(kind=Kind.CONFLICT, place=place, events=1, message=message, remedy=remedy),
+            Difference(kind=DifferenceKind.CONFLICT, place=place, events=1, message=message, remedy=remedy),
             aggregate.aggregate_type,
         )
 

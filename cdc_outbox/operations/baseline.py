@@ -8,7 +8,7 @@ from cdc_outbox.consumer.claims import columns_of
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
-from cdc_outbox.operations.connections import Hole, OpenInbox
+from cdc_outbox.operations.connections import OpenInbox, SequenceHole
 from cdc_outbox.redaction import counted
 
 _AGGREGATES = 100
@@ -50,9 +50,9 @@ class Gap:
         return Move(self.aggregate, self.last, self.lowest - 1)
 
     @property
-    def hole(self) -> Hole:
+    def hole(self) -> SequenceHole:
         """What is noted."""
-        return Hole(self.aggregate, self.last + 1, self.lowest - 1)
+        return SequenceHole(self.aggregate, self.last + 1, self.lowest - 1)
 
 
 def chosen(gaps: Iterable[Gap], named: Aggregate | None) -> list[Gap]:

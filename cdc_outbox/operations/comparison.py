@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
@@ -89,7 +89,7 @@ class TopicComparison:
         """Return where the topics end now; what is committed later has its message behind."""
         return {key: end for key, (_, end) in self._find_ends().items()}
 
-    def find_starts(self, ends: Ends) -> dict[Place, int] | None:
+    def find_starts(self, ends: Ends) -> dict[TopicPartition, int] | None:
         """Return where what came since a comparison begins.
 
         Args:
@@ -103,7 +103,7 @@ class TopicComparison:
             return None
         return {place: ends[key] for key, (place, _) in now.items() if key in ends}
 
-    def _find_ends(self) -> dict[str, tuple[Place, int]]:
+    def _find_ends(self) -> dict[str, tuple[TopicPartition, int]]:
         places = self._topics.places(self._contract.topics)
         ids = self._topics.ids({place.topic for place in places})
         return {
@@ -111,7 +111,7 @@ class TopicComparison:
             for place, (_, end) in self._topics.bounds(places).items()
         }
 
-    def refuse_missing(self, read_rows: ReadRows, since: Mapping[Place, int] | None = None) -> None:
+    def refuse_missing(self, read_rows: ReadRows, since: Mapping[TopicPartition, int] | None = None) -> None:
         """Refuse rows that no message and no applied event proves to be published.
 
         Each message is read once: from ``since`` on, and only where a row is missing there, what lies before.
@@ -136,7 +136,7 @@ class TopicComparison:
             conflicting = [row for row in missing if held.conflicts(row)]
             raise _refusal(missing, conflicting, forgets=any(first for first, _ in bounds.values()))
 
-    def _read(self, held: _Held, spans: Mapping[Place, tuple[int, int]]) -> None:
+    def _read(self, held: _Held, spans: Mapping[TopicPartition, tuple[int, int]]) -> None:
         for message in self._topics.read(spans):
             event = self._event_of(message)
             if event is not None:

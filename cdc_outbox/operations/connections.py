@@ -61,7 +61,7 @@ _ATTEMPTS = 5
 _LOCK_TIMEOUT = "55P03"
 
 
-class Hole(NamedTuple):
+class SequenceHole(NamedTuple):
     """Sequences of an aggregate that somebody accepts as missing, from the first to the last.
 
     Args:
@@ -138,7 +138,7 @@ class OpenInbox:
                 f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"
             )
 
-    def move(self, moves: Sequence[Move], holes: Sequence[Hole], *, reason: str, note: str | None) -> None:
+    def move(self, moves: Sequence[Move], holes: Sequence[SequenceHole], *, reason: str, note: str | None) -> None:
         """Move watermarks over holes, note these, and wake what follows; the locks on the watermarks are held."""
         if holes:
             self.ask(

@@ -21,7 +21,7 @@ PositionT = TypeVar("PositionT", bound=Position)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark(Generic[PositionT]):
+class Checkpoint(Generic[PositionT]):
     """One look at the database.
 
     Args:
@@ -40,7 +40,7 @@ class Mark(Generic[PositionT]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery(Generic[PositionT]):
+class DeliveryProof(Generic[PositionT]):
     """How far delivery has come: what a slot says on PostgreSQL, elsewhere a connector's stored position.
 
     Args:
@@ -64,7 +64,7 @@ class Delivery(Generic[PositionT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict(Generic[PositionT]):
+class PruneVerdict(Generic[PositionT]):
     """What may go.
 
     Args:
@@ -72,11 +72,11 @@ class Verdict(Generic[PositionT]):
         held_back: Why it is not more, empty if the newest mark was passed.
     """
 
-    mark: Mark[PositionT] | None
+    mark: Checkpoint[PositionT] | None
     held_back: str = ""
 
 
-def decide(marks: Sequence[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
+def decide(marks: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
     """Return the newest mark that the delivery has passed.
 
     Args:
@@ -84,15 +84,15 @@ def decide(marks: Sequence[Mark[PositionT]], delivery: Delivery[PositionT]) -> V
         delivery: Read after all of them were taken.
     """
     if not delivery.reader:
-        return Verdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
+        return PruneVerdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
     same = [mark for mark in marks if mark.reader == delivery.reader]
     if not same:
-        return Verdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")
+        return PruneVerdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")
     newest = same[-1]
     passed = [mark for mark in same if mark.position <= delivery.confirmed]
     if passed and passed[-1] is newest:
-        return Verdict(newest)
-    return Verdict(
+        return PruneVerdict(newest)
+    return PruneVerdict(
         passed[-1] if passed else None,
         f"{delivery} is at {delivery.confirmed}, behind the mark {newest.position} "
         f"of {newest.taken_at:%Y-%m-%d %H:%M:%S%z}",

@@ -27,7 +27,7 @@ _REMEMBERED = 100_000
 """Heartbeats that are known: some 70 days, and 40 MB."""
 
 
-class Kind(StrEnum):
+class HeartbeatKind(StrEnum):
     """What a chain shows."""
 
     WENT_BACK = "went back"
@@ -95,7 +95,7 @@ class Break:
         text: What was found, a sentence without a full stop.
     """
 
-    kind: Kind
+    kind: HeartbeatKind
     id: str
     text: str
 
@@ -183,7 +183,7 @@ class Chain:
         if record.id in self._known:  # published at least once
             return
         found = self._judge(record, self.head)
-        if found is not None and found.kind is Kind.TWO:
+        if found is not None and found.kind is HeartbeatKind.TWO:
             self._turn = found  # one takes its turn each minute: the last one stands for all
         elif found is not None:
             self._breaks.append(found)
@@ -224,27 +224,27 @@ class Chain:
         if head is None:
             if new.previous is None or self.starts_at > 0:
                 return None
-            return Break(Kind.ANEW, new.id, _beginning(new.number))
+            return Break(HeartbeatKind.ANEW, new.id, _beginning(new.number))
         return None if new.previous == head.id else self._explain(new, head)
 
     def _explain(self, new: Heartbeat, head: Heartbeat) -> Break:
         other = " of another server" if new.system != head.system else ""
         if new.previous in self._tips:
             text = f"heartbeats{other} of two histories take turns, the last is number {new.number} of {_at(new)}"
-            return Break(Kind.TWO, new.id, text)
+            return Break(HeartbeatKind.TWO, new.id, text)
         if new.previous in self._known:
-            return Break(Kind.WENT_BACK, new.id, _went_back(self._known[new.previous], head, new))
+            return Break(HeartbeatKind.WENT_BACK, new.id, _went_back(self._known[new.previous], head, new))
         if new.number > head.number + 1:  # otherwise the database has another one under the head's number
             text = (
                 f"{_named(head.number + 1, new.number - 1)} never came{other}: what was committed between "
                 f"{_at(head)} and {_at(new)} was not published, or not all of it"
             )
-            return Break(Kind.GAP, new.id, text)
+            return Break(HeartbeatKind.GAP, new.id, text)
         text = (
             f"heartbeat {new.number} of {_at(new)}{other} came after {head.number}, of a history that is not known: "
             f"what was committed between its backup and {_at(new)} was not published, or is no longer in the database"
         )
-        return Break(Kind.WENT_BACK, new.id, text)
+        return Break(HeartbeatKind.WENT_BACK, new.id, text)
 
     def _compare(self, stored: Stored) -> Iterator[Break]:
         """Yield what the database shows that the topic does not show yet."""
@@ -252,7 +252,7 @@ class Chain:
         if not there:
             if head is not None:
                 text = f"the topic has {counted(head.number, 'heartbeat')}, and {stored.table} has none"
-                yield Break(Kind.NONE, head.id + "+", text)
+                yield Break(HeartbeatKind.NONE, head.id + "+", text)
             return
         last, joint = there[-1], self._joint(stored)
         broken = _went_on(there, joint, head)
@@ -263,9 +263,9 @@ class Chain:
         awaited = next((each for each in _behind(there, joint) if accepted_at is None or each.at > accepted_at), None)
         if (broken is None or accepted_at is not None) and awaited is not None and stored.now - awaited.at > GRACE:
             text = f"heartbeat {awaited.number} of {_at(awaited)} did not come to the topic"
-            yield Break(Kind.SILENT, f"{awaited.id}!", text)
+            yield Break(HeartbeatKind.SILENT, f"{awaited.id}!", text)
         if stored.runs and stored.now - last.at > GRACE:
-            yield Break(Kind.SILENT, f"{last.id}!", f"no heartbeat was written since {_at(last)}")
+            yield Break(HeartbeatKind.SILENT, f"{last.id}!", f"no heartbeat was written since {_at(last)}")
 
     def _accepted_at(self, heartbeat: str) -> datetime | None:
         """Return when a break was accepted for the last time, ``None`` if it was not."""
@@ -280,10 +280,10 @@ def _went_on(there: Sequence[Heartbeat], joint: Heartbeat | None, head: Heartbea
         following = next(_behind(there, joint), None)
         # Where nothing was written since, there is no heartbeat yet that could be accepted.
         key = following.id if following else f"{joint.id}+"
-        return Break(Kind.WENT_BACK, key, _went_back(joint, head, following))
+        return Break(HeartbeatKind.WENT_BACK, key, _went_back(joint, head, following))
     if joint is None and there[0].previous != head.id and there[0].number <= head.number:
         text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
-        return Break(Kind.WENT_BACK, there[0].id, text)
+        return Break(HeartbeatKind.WENT_BACK, there[0].id, text)
     return None
 
 

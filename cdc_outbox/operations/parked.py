@@ -8,13 +8,13 @@ from functools import partial
 from itertools import groupby
 from typing import Any
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.consumer.parked_events import Reason, State, parked_message
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.message import Message
-from cdc_outbox.operations.connections import Hole, OpenInbox
+from cdc_outbox.operations.connections import OpenInbox, SequenceHole
 from cdc_outbox.operations.parked_rules import (
     FORCED,
     ParkedRow,
@@ -104,7 +104,7 @@ class Park:
         known = {row.parked_id: row for row in rows}
         for parked_id, timestamp_ms, key, value, headers in self._inbox.ask("read_messages", parked_ids=list(known)):
             row = known[parked_id]
-            came_at = Place(row.topic, row.partition)
+            came_at = TopicPartition(row.topic, row.partition)
             messages[parked_id] = parked_message(came_at, row.offset, timestamp_ms, key, value, headers)
         return messages
 
@@ -184,7 +184,9 @@ class Park:
                 last = lasts[aggregate]
                 skip = decide_skip(chosen, self.find(ParkFilter.of(aggregate))[0], last)
                 moves.append(Move(aggregate, last, skip.after, -skip.unblocked))
-                holes += [Hole(aggregate, row.sequence or 0, row.sequence or 0, row.event_id) for row in skip.holes]
+                holes += [
+                    SequenceHole(aggregate, row.sequence or 0, row.sequence or 0, row.event_id) for row in skip.holes
+                ]
         finish(stores.inbox.claim(connection, [row.event_id for row in rows if not row.is_unreadable]))
         finish(stores.park.remove(connection, [row.parked_id for row in rows]))
         self._forget_starts(rows)

@@ -15,7 +15,7 @@ from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.operations.comparison import TopicComparison
-from cdc_outbox.operations.delivery_proof import Delivery, Mark, PositionT, Verdict, decide
+from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof, PositionT, PruneVerdict, decide
 
 Report = Callable[[str, str], None]
 """Takes a step's name and what happened in it."""
@@ -80,7 +80,7 @@ class Pruned(Generic[PositionT]):
         stopped_early: A limit was reached, and the rows behind it were not looked at.
     """
 
-    verdict: Verdict[PositionT]
+    verdict: PruneVerdict[PositionT]
     counts: Counts = Counts()
     stopped_early: bool = False
 
@@ -100,7 +100,7 @@ class Pruned(Generic[PositionT]):
         return self.counts.unproven
 
 
-class Witness(Protocol[PositionT]):
+class ProofSource(Protocol[PositionT]):
     """Who can tell how far delivery has come."""
 
     def check(self) -> None:
@@ -110,44 +110,44 @@ class Witness(Protocol[PositionT]):
             UnprovenDeliveryError: It does.
         """
 
-    def find_delivery(self) -> Delivery[PositionT]:
+    def find_delivery(self) -> DeliveryProof[PositionT]:
         """Return how far it has come, and then who delivers.
 
         Raises:
             UnprovenDeliveryError: Nothing can be told.
         """
 
-    def look(self, reader: str) -> Mark[PositionT]:
+    def look(self, reader: str) -> Checkpoint[PositionT]:
         """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
 
-    def refuse_doubt(self, mark: Mark[PositionT]) -> None:
+    def refuse_doubt(self, mark: Checkpoint[PositionT]) -> None:
         """Refuse rows that a mark saw and that may have been left out, where they are not compared with the topics.
 
         Raises:
             UnprovenDeliveryError: There are such rows.
         """
 
-    def find_remarks(self, mark: Mark[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, mark: Checkpoint[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
 
 
-class Memory(Protocol[PositionT]):
+class CheckpointStore(Protocol[PositionT]):
     """Marks that outlive a run."""
 
-    def find(self) -> list[Mark[PositionT]]:
+    def find(self) -> list[Checkpoint[PositionT]]:
         """Return the marks of earlier runs, in the order in which they were taken."""
 
-    def find_compared(self) -> Mark[PositionT] | None:
+    def find_compared(self) -> Checkpoint[PositionT] | None:
         """Return the newest mark of which everything that it saw was found in the topics."""
 
-    def record(self, mark: Mark[PositionT], *, compared: bool = False) -> None:
+    def record(self, mark: Checkpoint[PositionT], *, compared: bool = False) -> None:
         """Keep a mark for later runs.
 
         Args:
             compared: Everything that it saw was found in the topics.
         """
 
-    def forget_before(self, mark: Mark[PositionT]) -> None:
+    def forget_before(self, mark: Checkpoint[PositionT]) -> None:
         """Forget those that prove less, and those of another reader, which prove nothing any more.
 
         What was found in the topics stays found, whoever read; of those marks the newest stays.
@@ -163,17 +163,17 @@ class Rows(Protocol[PositionT]):
     def archive_to(self, archive: TableName) -> bool:
         """Let what is deleted from now on go to a table, and return whether it had to be made."""
 
-    def count(self, mark: Mark[PositionT], before: datetime | None) -> Counts:
+    def count(self, mark: Checkpoint[PositionT], before: datetime | None) -> Counts:
         """Count them all."""
 
-    def seen(self, mark: Mark[PositionT], since: Mark[PositionT] | None) -> Iterator[Row]:
+    def seen(self, mark: Checkpoint[PositionT], since: Checkpoint[PositionT] | None) -> Iterator[Row]:
         """Return id, aggregate type, aggregate id, source and sequence number of the rows that a mark saw.
 
         Args:
             since: Rows that this earlier mark saw are left out, where that can be told.
         """
 
-    def delete(self, mark: Mark[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
+    def delete(self, mark: Checkpoint[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
         """Delete in one transaction what may go of the next rows.
 
         Args:
@@ -188,7 +188,7 @@ class Rows(Protocol[PositionT]):
 class Parts(Protocol[PositionT]):
     """The partitions of an outbox that may go as a whole."""
 
-    def drop(self, mark: Mark[PositionT], before: datetime | None) -> Iterator[int]:
+    def drop(self, mark: Checkpoint[PositionT], before: datetime | None) -> Iterator[int]:
         """Drop one after the other of those that are over, and yield how many rows went with it."""
 
 
@@ -203,13 +203,13 @@ class Pruning(Generic[PositionT]):
 
     def __init__(
         self,
-        witness: Witness[PositionT],
+        witness: ProofSource[PositionT],
         rows: Rows[PositionT],
         options: PruneOptions,
         report: Report,
         *,
         comparison: TopicComparison | None = None,
-        memory: Memory[PositionT] | None = None,
+        memory: CheckpointStore[PositionT] | None = None,
         parts: Parts[PositionT] | None = None,
     ) -> None:
         self._witness = witness
@@ -261,7 +261,7 @@ class Pruning(Generic[PositionT]):
         self._remark(mark, counts)
         return Pruned(verdict=verdict, counts=counts, stopped_early=stopped_early)
 
-    def _judge(self, *, records: bool) -> tuple[Verdict[PositionT], datetime | None]:
+    def _judge(self, *, records: bool) -> tuple[PruneVerdict[PositionT], datetime | None]:
         """Take a mark, give the delivery time to pass it, and return what is proven, and since when a row is young."""
         keep, ends = self._options.keep_seconds, self._ends()
         delivery = self._witness.find_delivery()
@@ -281,7 +281,7 @@ class Pruning(Generic[PositionT]):
     def _ends(self) -> Mapping[str, int] | None:
         return None if self._comparison is None else self._comparison.ends()
 
-    def _compare(self, mark: Mark[PositionT], *, records: bool) -> None:
+    def _compare(self, mark: Checkpoint[PositionT], *, records: bool) -> None:
         """Refuse what is not in the topics of the rows that a mark saw and no earlier run has found there."""
         if self._comparison is None:
             self._witness.refuse_doubt(mark)
@@ -295,7 +295,7 @@ class Pruning(Generic[PositionT]):
         if records and self._memory is not None:
             self._memory.record(mark, compared=True)
 
-    def _wait(self, marks: list[Mark[PositionT]], delivery: Delivery[PositionT]) -> Verdict[PositionT]:
+    def _wait(self, marks: list[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
         verdict = decide(marks, delivery)
         wait = self._options.wait_seconds if delivery.reader else 0
         deadline = time.monotonic() + wait
@@ -313,7 +313,7 @@ class Pruning(Generic[PositionT]):
         return verdict
 
     def _delete(
-        self, counts: Counts, mark: Mark[PositionT], before: datetime | None, started: float
+        self, counts: Counts, mark: Checkpoint[PositionT], before: datetime | None, started: float
     ) -> tuple[Counts, bool]:
         following = None
         while True:
@@ -333,7 +333,7 @@ class Pruning(Generic[PositionT]):
         limit = self._options.max_seconds
         return limit is not None and time.monotonic() - started >= limit
 
-    def _remark(self, mark: Mark[PositionT], counts: Counts) -> None:
+    def _remark(self, mark: Checkpoint[PositionT], counts: Counts) -> None:
         for step, text in self._witness.find_remarks(mark, counts):
             self._report(step, text)
 

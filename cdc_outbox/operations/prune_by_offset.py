@@ -11,7 +11,7 @@ from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
 from cdc_outbox.operations.comparison import TopicComparison
 from cdc_outbox.operations.connections import OpenDatabase
-from cdc_outbox.operations.delivery_proof import Delivery, Mark, captures, log_end, stored_position
+from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof, captures, log_end, stored_position
 from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
 from cdc_outbox.operations.stages import OutboxStage
 from cdc_outbox.spec import Spec
@@ -77,21 +77,21 @@ class RowsInSnapshot:
         self._archives = True
         return made
 
-    def count(self, mark: Mark[BinlogPosition], before: datetime | None) -> Counts:
+    def count(self, mark: Checkpoint[BinlogPosition], before: datetime | None) -> Counts:
         """Count them all."""
         del mark  # the snapshot is its
         seen, young = self._snapshot.count(_naive(before))
         [(present,)] = self._database.ask("count", first=None, following=None)
         return Counts(seen - young, young, max(0, present - seen))
 
-    def seen(self, mark: Mark[BinlogPosition], since: Mark[BinlogPosition] | None) -> Iterator[Row]:
+    def seen(self, mark: Checkpoint[BinlogPosition], since: Checkpoint[BinlogPosition] | None) -> Iterator[Row]:
         """Return all rows of the snapshot."""
         del mark, since  # the snapshot is its, and of earlier ones nothing is left
         return self._read_rows()
 
     def delete(
         self,
-        mark: Mark[BinlogPosition],
+        mark: Checkpoint[BinlogPosition],
         before: datetime | None,
         first: Any,  # noqa: ANN401 - an id's own type
         rows: int,
@@ -127,7 +127,7 @@ _READING = {"RUNNING", "PAUSED"}
 """States in which a task keeps its connections; a paused one reads on, and sends nothing."""
 
 
-class OffsetWitness:
+class OffsetProofSource:
     """The connector of a spec's name, asked through Connect, and its connections to the outbox's server.
 
     An offset may be changed while the connector is stopped, and then has passed what was never sent. Of that nothing
@@ -143,7 +143,7 @@ class OffsetWitness:
         self._database = database
         self._snapshot = snapshot
 
-    def find_delivery(self) -> Delivery[BinlogPosition]:
+    def find_delivery(self) -> DeliveryProof[BinlogPosition]:
         """Return how far the connector has come, by what Connect has stored."""
         config = self._client.find_config(self._name)
         if config is None:
@@ -164,7 +164,7 @@ class OffsetWitness:
         confirmed = stored_position(self._name, offsets, topic_prefix=config.get("topic.prefix", ""), log=log)
         state = _state(self._client, self._name)
         reader = self._find_reader() if state in _READING else ""
-        return Delivery(
+        return DeliveryProof(
             kind="connector",
             name=self._name if state == "RUNNING" else f"{self._name} ({state})",
             confirmed=confirmed,
@@ -173,22 +173,22 @@ class OffsetWitness:
             idle_because=self._explain_idle(state),
         )
 
-    def look(self, reader: str) -> Mark[BinlogPosition]:
+    def look(self, reader: str) -> Checkpoint[BinlogPosition]:
         """Take a snapshot in place of the one before, and then the end of the log: it holds whatever the snapshot sees.
 
         A transaction is written to the binlog before any snapshot sees it.
         """
         taken_at = self._snapshot.take()
         position = log_end(self._find_log(), database=self._find_schema())
-        return Mark(position=position, reader=reader, taken_at=taken_at.replace(tzinfo=UTC))
+        return Checkpoint(position=position, reader=reader, taken_at=taken_at.replace(tzinfo=UTC))
 
     def check(self) -> None:
         """Refuse nothing: a connector that does not read the table has no delivery."""
 
-    def refuse_doubt(self, mark: Mark[BinlogPosition]) -> None:
+    def refuse_doubt(self, mark: Checkpoint[BinlogPosition]) -> None:
         """Refuse nothing: offset and connections have told what they can."""
 
-    def find_remarks(self, mark: Mark[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, mark: Checkpoint[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield nothing: a transaction that runs holds back its own rows only."""
         del mark, counts
         yield from ()
@@ -266,7 +266,7 @@ def offset_pruning(
     # On the connection that holds the snapshot, so that it reads the same rows.
     viewed = OutboxStage(connections[0], driver, spec.outbox)
     rows = RowsInSnapshot(database, snapshot, outbox, viewed.rows)
-    witness = OffsetWitness(spec, client, database, snapshot)
+    witness = OffsetProofSource(spec, client, database, snapshot)
     return Pruning(witness, rows, options, report, comparison=comparison)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.preflight import ask_connect
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.facts import SlotFacts
@@ -20,7 +20,7 @@ from cdc_outbox.errors import TransactionConflictError, UnprovenDeliveryError
 from cdc_outbox.finding import errors_in
 from cdc_outbox.operations.comparison import REPUBLISH, TopicComparison
 from cdc_outbox.operations.connections import OpenDatabase
-from cdc_outbox.operations.delivery_proof import Delivery, Mark, captures
+from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof, captures
 from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning, Report, refuse_nonsense
 from cdc_outbox.redaction import counted
 from cdc_outbox.spec import Spec
@@ -49,12 +49,12 @@ class RowsByTransaction:
         database.names["and_archive"] = database.render("archive")
         return not exists
 
-    def count(self, mark: Mark[Lsn], before: datetime | None) -> Counts:
+    def count(self, mark: Checkpoint[Lsn], before: datetime | None) -> Counts:
         """Count them all."""
         [counts] = self._database.ask("count", oldest=mark.oldest, before=_utc(before))
         return Counts(*counts)
 
-    def seen(self, mark: Mark[Lsn], since: Mark[Lsn] | None) -> Iterator[Row]:
+    def seen(self, mark: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
         """Return the rows that a mark saw, and an earlier one did not, in the order of their ids."""
         bounds = {"oldest": mark.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
         page = self._database.ask("first_seen", **bounds)
@@ -63,7 +63,7 @@ class RowsByTransaction:
             page = self._database.ask("next_seen", after=page[-1][0], **bounds)
 
     def delete(
-        self, mark: Mark[Lsn], before: datetime | None, first: str | None, rows: int
+        self, mark: Checkpoint[Lsn], before: datetime | None, first: str | None, rows: int
     ) -> tuple[Counts, str | None]:
         """Delete what may go of the next rows, looked at in the order of their ids."""
         database = self._database
@@ -89,7 +89,7 @@ class PartsByTransaction:
         self._outbox = outbox
         self._report = report
 
-    def drop(self, mark: Mark[Lsn], before: datetime | None) -> Iterator[int]:
+    def drop(self, mark: Checkpoint[Lsn], before: datetime | None) -> Iterator[int]:
         """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
         for schema, name, bound in self._database.ask("partitions", table=self._outbox.quoted):
             end = ends_at(bound)
@@ -106,7 +106,7 @@ class PartsByTransaction:
                 self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
                 yield gone
 
-    def _drop(self, partition: TableName, mark: Mark[Lsn], before: datetime | None) -> int | None:
+    def _drop(self, partition: TableName, mark: Checkpoint[Lsn], before: datetime | None) -> int | None:
         """Return how many rows went with a partition, ``None`` if it stays.
 
         Raises:
@@ -167,7 +167,7 @@ class Slot:
     reader: str
 
 
-def delivery_of(name: str, slot: Slot | None, *, database: str) -> Delivery[Lsn]:
+def delivery_of(name: str, slot: Slot | None, *, database: str) -> DeliveryProof[Lsn]:
     """Return how far a slot has come.
 
     Args:
@@ -179,7 +179,9 @@ def delivery_of(name: str, slot: Slot | None, *, database: str) -> Delivery[Lsn]
     defect = _defect(slot, database)
     if slot is None or slot.confirmed is None or defect:
         raise UnprovenDeliveryError(f"the slot {name} {defect or 'confirms nothing'}; nothing was deleted")
-    return Delivery(kind="slot", name=name, confirmed=slot.confirmed, reader=slot.reader, read_by=_read_by(slot.reader))
+    return DeliveryProof(
+        kind="slot", name=name, confirmed=slot.confirmed, reader=slot.reader, read_by=_read_by(slot.reader)
+    )
 
 
 def _defect(slot: Slot | None, database: str) -> str:
@@ -197,7 +199,7 @@ def _defect(slot: Slot | None, database: str) -> str:
 _OTHER_SLOT = "what is deleted it has in the WAL and still delivers, but it cannot be published again from the table"
 
 
-class SlotWitness:
+class SlotProofSource:
     """The slot that a spec names, asked through a connection to the outbox's database.
 
     As a member of pg_read_all_stats its role can tell more of what holds it back, and two readers of a slot apart that
@@ -205,7 +207,7 @@ class SlotWitness:
     """
 
     def __init__(
-        self, spec: Spec, database: OpenDatabase, facts: Database, client: ConnectClient | None = None
+        self, spec: Spec, database: OpenDatabase, facts: PostgresqlDatabase, client: ConnectClient | None = None
     ) -> None:
         self._spec = spec
         self._name = spec.database.slot
@@ -247,7 +249,7 @@ class SlotWitness:
         if hole is not None:
             raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
 
-    def refuse_doubt(self, mark: Mark[Lsn]) -> None:
+    def refuse_doubt(self, mark: Checkpoint[Lsn]) -> None:
         """Refuse rows that were written before the publication became what it is."""
         spec = self._spec
         [(rows,)] = self._ask(
@@ -263,7 +265,7 @@ class SlotWitness:
                 hint="Compare them with their topics: give --bootstrap-servers in place of --without-topics.",
             )
 
-    def find_delivery(self) -> Delivery[Lsn]:
+    def find_delivery(self) -> DeliveryProof[Lsn]:
         """Return how far the slot has come."""
         rows = self._ask("slot", slot=self._name)
         if not rows:
@@ -279,12 +281,12 @@ class SlotWitness:
         )
         return delivery_of(self._name, slot, database=database)
 
-    def look(self, reader: str) -> Mark[Lsn]:
+    def look(self, reader: str) -> Checkpoint[Lsn]:
         """Take a mark; it costs nothing, and holds nothing back."""
         [(position, oldest, taken_at)] = self._ask("look")
-        return Mark(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
+        return Checkpoint(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
 
-    def find_remarks(self, mark: Mark[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, mark: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield which transaction was the oldest at the mark and still runs, and which other slots are behind it."""
         if counts.unproven:
             for name, since in self._ask("running", oldest=mark.oldest):
@@ -301,18 +303,18 @@ class MarkTable:
         self._slot = slot
         self._ask = database.ask
 
-    def find(self) -> list[Mark[Lsn]]:
+    def find(self) -> list[Checkpoint[Lsn]]:
         """Return those of earlier runs."""
         return [mark for mark, compared in self._read() if not compared]
 
-    def find_compared(self) -> Mark[Lsn] | None:
+    def find_compared(self) -> Checkpoint[Lsn] | None:
         """Return the newest of which everything that it saw was found in the topics."""
         return next((mark for mark, compared in reversed(self._read()) if compared), None)
 
-    def _read(self) -> list[tuple[Mark[Lsn], bool]]:
+    def _read(self) -> list[tuple[Checkpoint[Lsn], bool]]:
         return [
             (
-                Mark(
+                Checkpoint(
                     position=Lsn.parse(position),
                     oldest=oldest,
                     reader=reader,
@@ -324,7 +326,7 @@ class MarkTable:
             for position, oldest, reader, taken_at, ends, compared in self._ask("marks", slot=self._slot)
         ]
 
-    def record(self, mark: Mark[Lsn], *, compared: bool = False) -> None:
+    def record(self, mark: Checkpoint[Lsn], *, compared: bool = False) -> None:
         """Insert one."""
         self._ask(
             "record",
@@ -337,7 +339,7 @@ class MarkTable:
             compared=compared,
         )
 
-    def forget_before(self, mark: Mark[Lsn]) -> None:
+    def forget_before(self, mark: Checkpoint[Lsn]) -> None:
         """Delete those that are of no use any more."""
         self._ask("forget", slot=self._slot, reader=mark.reader, position=str(mark.position))
 
@@ -368,7 +370,7 @@ def slot_pruning(
     names = lacking | dict(spec.outbox.names())
     database = OpenDatabase(connection, driver, names)
     return Pruning(
-        SlotWitness(spec, database, Database(connection, driver, spec), client),
+        SlotProofSource(spec, database, PostgresqlDatabase(connection, driver, spec), client),
         RowsByTransaction(database, outbox),
         options,
         report,

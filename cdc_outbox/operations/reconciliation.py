@@ -135,7 +135,7 @@ _WAITING = frozenset({Reason.GAP, Reason.BEHIND})
 """Why an event is parked that waits for an earlier one of its aggregate."""
 
 
-class Kind(StrEnum):
+class DifferenceKind(StrEnum):
     """How two of the three differ."""
 
     MISSING = "missing"
@@ -158,12 +158,12 @@ class Kind(StrEnum):
     @property
     def is_difference(self) -> bool:
         """Whether the pipeline is not what it promises."""
-        return self is not Kind.HOLE
+        return self is not DifferenceKind.HOLE
 
     @property
     def may_pass(self) -> bool:
         """Whether a later look may find that it was on its way only."""
-        return self not in {Kind.CONFLICT, Kind.UNREADABLE, Kind.HOLE}
+        return self not in {DifferenceKind.CONFLICT, DifferenceKind.UNREADABLE, DifferenceKind.HOLE}
 
 
 class Parked(NamedTuple):
@@ -229,7 +229,7 @@ class Difference:
         remedy: What to do next.
     """
 
-    kind: Kind
+    kind: DifferenceKind
     place: str
     events: int
     message: str
@@ -305,7 +305,9 @@ def _missing_difference(place: str, spans: list[Span], account: Account, known: 
         )
     elif known.starts_later and spans[0][0] < (numbers.first or account.given + 1):
         remedy = f"The topic forgets its oldest messages: accept what is gone with `cdc-outbox baseline`. {remedy}"
-    return Difference(kind=Kind.MISSING, place=place, events=events, message=message, remedy=f"{first}{remedy}")
+    return Difference(
+        kind=DifferenceKind.MISSING, place=place, events=events, message=message, remedy=f"{first}{remedy}"
+    )
 
 
 def _extra(place: str, account: Account, known: Circumstances) -> Iterable[Difference]:
@@ -318,12 +320,14 @@ def _extra(place: str, account: Account, known: Circumstances) -> Iterable[Diffe
     above = numbers.between(given, numbers.last)
     if above:
         message = f"{written(above)} in the topic, and the outbox has given out no more than {given}."
-        yield Difference(kind=Kind.EXTRA, place=place, events=count(above), message=message, remedy=remedy)
+        yield Difference(kind=DifferenceKind.EXTRA, place=place, events=count(above), message=message, remedy=remedy)
     elif account.applied > given:
         message = (
             f"{known.consumer} has applied up to {account.applied}, and the outbox has given out no more than {given}."
         )
-        yield Difference(kind=Kind.EXTRA, place=place, events=account.applied - given, message=message, remedy=remedy)
+        yield Difference(
+            kind=DifferenceKind.EXTRA, place=place, events=account.applied - given, message=message, remedy=remedy
+        )
 
 
 def _unapplied(place: str, account: Account, known: Circumstances, until: int | None) -> Iterable[Difference]:
@@ -337,16 +341,19 @@ def _unapplied(place: str, account: Account, known: Circumstances, until: int | 
         message = f"{written(waiting)} in the topic, and {known.consumer} has applied up to {account.applied}"
         if is_passed:
             message += "; its offset is beyond them, so that they do not come by themselves."
-            kind, remedy = Kind.PASSED_OVER, "`cdc-outbox replay` gives them to the consumer again."
+            kind, remedy = DifferenceKind.PASSED_OVER, "`cdc-outbox replay` gives them to the consumer again."
         else:
-            kind, remedy = Kind.BEHIND, "Does the consumer run? If it has much to catch up with, raise --settle."
+            kind, remedy = (
+                DifferenceKind.BEHIND,
+                "Does the consumer run? If it has much to catch up with, raise --settle.",
+            )
             message += "."
         yield Difference(kind=kind, place=place, events=events, message=message, remedy=remedy)
     if parked:
         yield parked_difference(place, parked)
     if account.holes:
         message = f"{written(sorted(account.holes))} accepted as missing."
-        yield Difference(kind=Kind.HOLE, place=place, events=count(account.holes), message=message)
+        yield Difference(kind=DifferenceKind.HOLE, place=place, events=count(account.holes), message=message)
 
 
 def parked_difference(place: str, parked: list[Parked]) -> Difference:
@@ -359,4 +366,4 @@ def parked_difference(place: str, parked: list[Parked]) -> Difference:
         wait = all(other.reason in _WAITING for other in others)
         message += f"; {more} wait{'s' * one} behind it" if wait else f"; {more} {'is' if one else 'are'} parked too"
     remedy = "See `cdc-outbox parked list`; mend the cause, then retry or skip."
-    return Difference(kind=Kind.PARKED, place=place, events=len(parked), message=f"{message}.", remedy=remedy)
+    return Difference(kind=DifferenceKind.PARKED, place=place, events=len(parked), message=f"{message}.", remedy=remedy)

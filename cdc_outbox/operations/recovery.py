@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.lsn import Lsn
@@ -16,21 +16,20 @@ from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.errors import BrokerError
-from cdc_outbox.finding import Finding
-from cdc_outbox.finding import Place as Location
+from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import translate
 from cdc_outbox.operations.connections import OpenDatabase
-from cdc_outbox.operations.heartbeats import Acceptance, Break, Chain, Heartbeat, Kind, Stored, read_record
+from cdc_outbox.operations.heartbeats import Acceptance, Break, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 
-CODES: Mapping[Kind, str] = {
-    Kind.WENT_BACK: "OP401",
-    Kind.NONE: "OP401",
-    Kind.GAP: "OP402",
-    Kind.TWO: "OP403",
-    Kind.ANEW: "OP404",
-    Kind.SILENT: "OP405",
+CODES: Mapping[HeartbeatKind, str] = {
+    HeartbeatKind.WENT_BACK: "OP401",
+    HeartbeatKind.NONE: "OP401",
+    HeartbeatKind.GAP: "OP402",
+    HeartbeatKind.TWO: "OP403",
+    HeartbeatKind.ANEW: "OP404",
+    HeartbeatKind.SILENT: "OP405",
 }
 """The code of the finding for each break."""
 _ACTION = re.compile(
@@ -77,7 +76,7 @@ class HeartbeatTopic:
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
-        self._place, self._settings = Place(topic, 0), dict(settings)
+        self._place, self._settings = TopicPartition(topic, 0), dict(settings)
         self._next = 0
         self.chain = Chain()
 
@@ -208,7 +207,7 @@ class History:
             with self.table() as table:
                 table.write()
             self.look()
-        accepted = [each for each in self.found if each.kind is not Kind.SILENT]
+        accepted = [each for each in self.found if each.kind is not HeartbeatKind.SILENT]
         acceptance = Acceptance(
             ids=frozenset(each.id for each in accepted),
             by=by,
@@ -228,12 +227,12 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
             f"Run `cdc-outbox doctor` for {name}: it finds a connector that does not run, and a role that may not "
             'write heartbeats. If it finds neither, look for "Could not execute heartbeat action" in the worker\'s log.'
         )
-        if each.kind is not Kind.SILENT:
+        if each.kind is not HeartbeatKind.SILENT:
             remedy = (
                 f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "
                 "`cdc-outbox recover --accept` ends this finding."
             )
-        if each.kind is Kind.NONE:
+        if each.kind is HeartbeatKind.NONE:
             remedy = (
                 "Look first whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
                 f"differs from the spec. If it does not differ: {remedy}"

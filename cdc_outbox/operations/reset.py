@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.consumer.claims import columns_of
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of, key_of
 from cdc_outbox.consumer.topic_reader import Selection, TopicReader
 from cdc_outbox.contract.wire import WireContract
@@ -146,7 +146,7 @@ class Reset:
             lasts = [stays[aggregate] for aggregate in page]
             self._database.ask("keep_marks", consumer=self._consumer, **columns_of(page), lasts=lasts)
 
-    def _read(self, bounds: Mapping[Place, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
+    def _read(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
         """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""
         ids: set[str] = set()
         firsts: dict[Aggregate, int] = {}
@@ -158,7 +158,7 @@ class Reset:
                 firsts[aggregate] = min(event.sequence, firsts.get(aggregate, event.sequence))
         return ids, firsts
 
-    def _events(self, bounds: Mapping[Place, tuple[int, int]]) -> Iterable[Event]:
+    def _events(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> Iterable[Event]:
         for message in self._reader.read(bounds):
             try:
                 event = self._contract.event_of(message)
@@ -175,7 +175,7 @@ class Reset:
                 hint="Stop the consumer everywhere, and wait until the brokers have noticed.",
             )
 
-    def _refuse_to_lose_parked(self, starts: Mapping[Place, int]) -> None:
+    def _refuse_to_lose_parked(self, starts: Mapping[TopicPartition, int]) -> None:
         [(gone,)] = self._database.ask(
             "count_gone",
             **self._wanted,

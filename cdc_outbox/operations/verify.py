@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, time_of
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
@@ -35,7 +35,7 @@ from cdc_outbox.operations.reconciliation import (
     LATE_OR_LOST,
     Circumstances,
     Difference,
-    Kind,
+    DifferenceKind,
     Parked,
     judge,
     parked_difference,
@@ -64,8 +64,8 @@ class Verified:
 class _Topics:
     """What is known of the topics beside their messages."""
 
-    ends: dict[Place, int] = field(default_factory=dict)
-    committed: dict[Place, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
     starting_later: set[str] = field(default_factory=set)
     compacted: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
@@ -166,9 +166,9 @@ class Verification:
                 self._read_parked(self._inbox)
         accounts = (self._books.accounts[aggregate] for aggregate in suspects)
         # After the watermarks, which may have passed what the heads said at the first look.
-        if Kind.EXTRA in kinds or any(account.applied > account.given_later for account in accounts):
+        if DifferenceKind.EXTRA in kinds or any(account.applied > account.given_later for account in accounts):
             self._read_heads(is_first=False)
-        if Kind.MISSING in kinds:
+        if DifferenceKind.MISSING in kinds:
             places = self._reader.places(self._contract.topics)
             bounds = self._reader.bounds(places)
             ends = self._topics.ends
@@ -302,14 +302,18 @@ class Verification:
         if lacking and not self._forgets(name):
             message = f"{len(lacking):,} rows are in the outbox and not in the topic, the first is {min(lacking)}."
             remedy = f"{LATE_OR_LOST} They can be published again."
-            yield Difference(kind=Kind.MISSING, place=name, events=len(lacking), message=message, remedy=remedy)
+            yield Difference(
+                kind=DifferenceKind.MISSING, place=name, events=len(lacking), message=message, remedy=remedy
+            )
         waiting = unapplied - self._aside_ids
         if waiting and self._inbox is not None and self._contract.topic_of(name) in self._topics.taken:
             message = (
                 f"{len(waiting):,} events that {self._inbox.consumer} has not applied, the first is {min(waiting)}."
             )
             remedy = "Does the consumer run? If it has much to catch up with, raise --settle."
-            yield Difference(kind=Kind.BEHIND, place=name, events=len(waiting), message=message, remedy=remedy)
+            yield Difference(
+                kind=DifferenceKind.BEHIND, place=name, events=len(waiting), message=message, remedy=remedy
+            )
 
     def _forgets(self, aggregate_type: str) -> bool:
         return self._contract.topic_of(aggregate_type) in self._topics.starting_later | self._topics.compacted

@@ -46,7 +46,7 @@ _HEADER = """\
 """
 
 
-def skeleton(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMode]) -> str:
+def template(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMode]) -> str:
     """Return a spec with comments.
 
     Args:

@@ -9,8 +9,8 @@ from typing import Any
 
 from cdc_outbox.consumer.claims import Claims
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place, Tenure, TopicId, place_of
-from cdc_outbox.consumer.ordering import Aggregate, Mark, Move, aggregate_of
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, TopicId, TopicPartition, partition_of
+from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, aggregate_of
 from cdc_outbox.consumer.parked_events import (
     Due,
     Failure,
@@ -45,10 +45,10 @@ class Remembered:
     """All that an inbox remembers, and the effects that a test wants to share its fate."""
 
     claims: set[str] = field(default_factory=set)
-    marks: dict[Aggregate, Mark] = field(default_factory=dict)
+    marks: dict[Aggregate, Watermark] = field(default_factory=dict)
     rows: dict[int, MemoryRow] = field(default_factory=dict)
     parked_ids: int = 0
-    epochs: dict[Place, Tenure] = field(default_factory=dict)
+    epochs: dict[TopicPartition, Assignment] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     purged_before: datetime | None = None
     effects: list[Any] = field(default_factory=list)
@@ -147,7 +147,7 @@ class MemoryDatabase:
         self,
         connection: AnyConnection,  # noqa: ARG002
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Return what is remembered of each aggregate."""
         return {aggregate: self.now.marks[aggregate] for aggregate in aggregates if aggregate in self.now.marks}
 
@@ -155,10 +155,10 @@ class MemoryDatabase:
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
-    ) -> Mapping[Aggregate, Mark]:
+    ) -> Mapping[Aggregate, Watermark]:
         """Return the same, and make those that are not there."""
         wanted = set(aggregates)
-        self.now.marks |= {aggregate: self.now.marks.get(aggregate, Mark()) for aggregate in wanted}
+        self.now.marks |= {aggregate: self.now.marks.get(aggregate, Watermark()) for aggregate in wanted}
         return await self.find_marks(connection, wanted)
 
     async def advance(
@@ -169,11 +169,11 @@ class MemoryDatabase:
     ) -> Sequence[Aggregate]:
         """Move the watermarks, or none of them."""
         marks = self.now.marks
-        wrong = [move for move in moves if marks.get(move.aggregate, Mark()).last != move.before]
+        wrong = [move for move in moves if marks.get(move.aggregate, Watermark()).last != move.before]
         if wrong:
             raise WatermarkMovedError(f"{len(wrong)} of {len(moves)} watermarks were moved by another consumer")
         for move in moves:
-            marks[move.aggregate] = Mark(move.after, marks.get(move.aggregate, Mark()).parked + move.parked)
+            marks[move.aggregate] = Watermark(move.after, marks.get(move.aggregate, Watermark()).parked + move.parked)
         return [move.aggregate for move in moves if marks[move.aggregate].parked > 0]
 
     async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:  # noqa: ARG002
@@ -245,7 +245,7 @@ class MemoryDatabase:
     async def find_due(
         self,
         connection: AnyConnection,  # noqa: ARG002
-        owned: Iterable[Place],
+        owned: Iterable[TopicPartition],
         limit: int,
         most_bytes: float = math.inf,
     ) -> list[ParkedEvent]:
@@ -257,7 +257,7 @@ class MemoryDatabase:
             if row.parked.state is State.WAITING
             and row.retry_at is not None
             and row.retry_at <= self.clock
-            and place_of(row.parked.message) in ours
+            and partition_of(row.parked.message) in ours
         )
         parked = {parked_id: self.now.rows[parked_id].parked for _, parked_id in due}
         found = [Due(parked_id, row.aggregate, row.blocks, row.message.size) for parked_id, row in parked.items()]
@@ -282,10 +282,10 @@ class MemoryDatabase:
     def _turn(self, parked_id: int) -> tuple[int, int]:
         return self.now.rows[parked_id].turn, parked_id
 
-    async def find_places(self, connection: AnyConnection) -> set[Place]:  # noqa: ARG002
+    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:  # noqa: ARG002
         """Return the topic-partitions that events came from which wait."""
         parked = (row.parked for row in self.now.rows.values())
-        return {place_of(row.message) for row in parked if row.state is State.WAITING}
+        return {partition_of(row.message) for row in parked if row.state is State.WAITING}
 
     async def count(self, connection: AnyConnection) -> list[ParkedCount]:  # noqa: ARG002
         """Return how many events are parked."""
@@ -309,28 +309,28 @@ class MemoryDatabase:
     async def issue(
         self,
         connection: AnyConnection,  # noqa: ARG002
-        places: Iterable[Place],
+        places: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
-    ) -> Mapping[Place, Tenure]:
+    ) -> Mapping[TopicPartition, Assignment]:
         """Give partitions to this consumer."""
         issued = {}
         for place in places:
-            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(place, Tenure(0, 0))
+            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(place, Assignment(0, 0))
             if next_offset is None:
                 topic_id = topic_ids.get(place.topic, TopicId())
-            issued[place] = self.now.epochs[place] = Tenure(epoch + 1, unfinished + 1, next_offset, topic_id)
+            issued[place] = self.now.epochs[place] = Assignment(epoch + 1, unfinished + 1, next_offset, topic_id)
         return issued
 
-    async def find_stale(self, connection: AnyConnection, held: Mapping[Place, int]) -> list[Place]:  # noqa: ARG002
+    async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:  # noqa: ARG002
         """Return those partitions whose epoch is another one by now."""
-        return [place for place, epoch in held.items() if self.now.epochs.get(place, Tenure(0, 0)).epoch != epoch]
+        return [place for place, epoch in held.items() if self.now.epochs.get(place, Assignment(0, 0)).epoch != epoch]
 
     async def store_offsets(
         self,
         connection: AnyConnection,
-        held: Mapping[Place, int],
-        moves: Mapping[Place, OffsetMove],
-    ) -> list[Place]:
+        held: Mapping[TopicPartition, int],
+        moves: Mapping[TopicPartition, OffsetMove],
+    ) -> list[TopicPartition]:
         """Store the next offsets of partitions, and return those held that are stale."""
         stale = set(await self.find_stale(connection, held))
         for place in moves.keys() - stale:
@@ -341,7 +341,7 @@ class MemoryDatabase:
                 stale.add(place)
         return sorted(stale)
 
-    async def finish(self, connection: AnyConnection, held: Mapping[Place, int]) -> None:  # noqa: ARG002
+    async def finish(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002
         """Note that work on these partitions gets done."""
         for place, epoch in held.items():
             if self.now.epochs[place].epoch == epoch:

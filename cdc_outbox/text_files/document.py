@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 
 MAX_BYTES = 1_000_000
 """A page long is usual; a megabyte is a mistake."""
@@ -46,12 +46,12 @@ class Document:
     spans: dict[Path, Span] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    def place(self, path: Path) -> Place:
+    def place(self, path: Path) -> Location:
         """Return where a path stands, or the nearest thing around it that has a line."""
         around = path
         while around and around not in self.lines:
             around = around[:-1]
-        return Place(document=self.name, path=".".join(map(str, path)), line=self.lines.get(around))
+        return Location(document=self.name, path=".".join(map(str, path)), line=self.lines.get(around))
 
     def error(self, code: str, path: Path, message: str, remedy: str = "") -> Finding:
         """Return an error at a path."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.text_files.document import MAX_BYTES, Document, Path, Span
 
 _MAX_DEPTH = 100
@@ -28,13 +28,13 @@ def read_json(text: str, *, name: str) -> Document:
     reader = _Reader(text.removeprefix("\ufeff"))
     try:
         content = reader.read()
-    except _Refused as refusal:
+    except _JsonRefused as refusal:
         line = reader.line_at(refusal.position)
         return Document(name=name, findings=(_finding(name, line, f"not JSON: {refusal}."),))
     return Document(name=name, content=content, lines=reader.lines, spans=reader.spans)
 
 
-class _Refused(ValueError):  # noqa: N818 - a signal inside this module
+class _JsonRefused(ValueError):  # noqa: N818 - a signal inside this module
     def __init__(self, message: str, position: int) -> None:
         super().__init__(message)
         self.position = position
@@ -58,7 +58,7 @@ class _Reader:
         """
         content = self._value(())
         if self._next():
-            raise _Refused("something follows the end", self._at)
+            raise _JsonRefused("something follows the end", self._at)
         return content
 
     def line_at(self, position: int) -> int:
@@ -78,7 +78,7 @@ class _Reader:
 
     def _content(self, path: Path) -> Json:
         if len(path) > _MAX_DEPTH:
-            raise _Refused(f"deeper than {_MAX_DEPTH} levels", self._at)
+            raise _JsonRefused(f"deeper than {_MAX_DEPTH} levels", self._at)
         opening = self._next()
         self.lines.setdefault(path, self.line_at(self._at))
         match opening:
@@ -90,7 +90,7 @@ class _Reader:
                 return self._string()
         scalar = _SCALAR.match(self._text, self._at)
         if scalar is None:
-            raise _Refused("a value is missing" if opening in {"", ",", "}", "]"} else "no value", self._at)
+            raise _JsonRefused("a value is missing" if opening in {"", ",", "}", "]"} else "no value", self._at)
         self._at = scalar.end()
         return None if scalar[0] == "null" else scalar[0]
 
@@ -99,10 +99,10 @@ class _Reader:
         for _ in self._elements("}"):
             start = self._at
             if self._next() != '"':
-                raise _Refused("a key in quotation marks is missing", self._at)
+                raise _JsonRefused("a key in quotation marks is missing", self._at)
             key = self._string()
             if key in known:
-                raise _Refused(f"the key {key!r} appears twice", start)
+                raise _JsonRefused(f"the key {key!r} appears twice", start)
             known.add(key)
             end = self._at
             self.lines[*path, key] = self.line_at(start)
@@ -133,14 +133,16 @@ class _Reader:
         try:
             text, self._at = _STRINGS.raw_decode(self._text, self._at)
         except JSONDecodeError as error:
-            raise _Refused("a text that does not end, or holds a line's end or a wrong escape", error.pos) from error
+            raise _JsonRefused(
+                "a text that does not end, or holds a line's end or a wrong escape", error.pos
+            ) from error
         if _HALVES.search(text):
-            raise _Refused("a text holds half a character", self._at)
+            raise _JsonRefused("a text holds half a character", self._at)
         return str(text)
 
     def _expect(self, sign: str, problem: str = "") -> None:
         if self._next() != sign:
-            raise _Refused(problem or f"a {sign} is missing", self._at)
+            raise _JsonRefused(problem or f"a {sign} is missing", self._at)
         self._at += 1
 
     def _next(self) -> str:
@@ -151,4 +153,4 @@ class _Reader:
 
 
 def _finding(name: str, line: int | None, message: str) -> Finding:
-    return Finding(code="CC002", severity=Severity.ERROR, place=Place(document=name, line=line), message=message)
+    return Finding(code="CC002", severity=Severity.ERROR, place=Location(document=name, line=line), message=message)

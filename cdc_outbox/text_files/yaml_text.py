@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from yaml.reader import ReaderError
 
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.text_files.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -50,8 +50,8 @@ def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
             lines[()] = 1
             content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
         elif nodes:
-            raise _Refused("several documents, where one is expected.", nodes[1].start_mark.line + 1)
-    except _Refused as refusal:
+            raise _YamlRefused("several documents, where one is expected.", nodes[1].start_mark.line + 1)
+    except _YamlRefused as refusal:
         return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -64,7 +64,7 @@ def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
     return Document(name=name, content=content, lines=lines, spans=spans)
 
 
-class _Refused(ValueError):  # noqa: N818 - a signal inside this module
+class _YamlRefused(ValueError):  # noqa: N818 - a signal inside this module
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
         self.line = line
@@ -86,11 +86,11 @@ class _BoundedLoader(yaml.SafeLoader):
 
     def _refuse_deep(self) -> None:
         if self.flow_level + len(self.indents) > _MAX_DEPTH:
-            raise _Refused(f"deeper than {_MAX_DEPTH} levels.", self.line + 1)
+            raise _YamlRefused(f"deeper than {_MAX_DEPTH} levels.", self.line + 1)
 
 
 def _finding(name: str, line: int | None, message: str) -> Finding:
-    place = Place(document=name, line=line)
+    place = Location(document=name, line=line)
     return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
 
 
@@ -102,7 +102,7 @@ def _refuse_references(text: str) -> None:
     for event in yaml.parse(text, Loader=_BoundedLoader):
         mark = event.start_mark
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _Refused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
+            raise _YamlRefused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
 def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> Any:  # noqa: ANN401 - YAML's own variety
@@ -115,11 +115,11 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
             for key_node, value_node in node.value:
                 key = str(key_node.value)
                 if not isinstance(key_node, yaml.ScalarNode):
-                    raise _Refused("a key is not a word.", key_node.start_mark.line + 1)
+                    raise _YamlRefused("a key is not a word.", key_node.start_mark.line + 1)
                 if _HALVES.search(key):
-                    raise _Refused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
+                    raise _YamlRefused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
                 if key in content:
-                    raise _Refused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
+                    raise _YamlRefused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
                 lines[*path, key] = key_node.start_mark.line + 1
                 content[key] = _plain(value_node, (*path, key), lines, spans)
                 span = spans[*path, key]
@@ -129,10 +129,10 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
             return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
         case _:
             if _HALVES.search(node.value):
-                raise _Refused("half a surrogate pair is no text.", node.start_mark.line + 1)
+                raise _YamlRefused("half a surrogate pair is no text.", node.start_mark.line + 1)
             try:
                 return yaml.SafeLoader("").construct_object(node)
             except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
                 # PyYAML looks at no value before it takes it for one of its type.
                 kind = node.tag.removeprefix("tag:yaml.org,2002:")
-                raise _Refused(f"not a value of the type {kind}.", node.start_mark.line + 1) from error
+                raise _YamlRefused(f"not a value of the type {kind}.", node.start_mark.line + 1) from error

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.introspection import ColumnFacts, OutboxCatalog, TableCatalog
+from cdc_outbox.databases.introspection import ColumnCatalog, OutboxCatalog, TableCatalog
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.writer.incarnation import Source, constant_of
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape
@@ -64,7 +64,7 @@ def _missing(wanted: Iterable[str], found: TableCatalog) -> list[str]:
 
 
 def _check_columns(
-    table: TableName, wanted: Mapping[str, ColumnFacts], shape: Shape, found: TableCatalog
+    table: TableName, wanted: Mapping[str, ColumnCatalog], shape: Shape, found: TableCatalog
 ) -> Iterator[Finding]:
     for column, facts in found.columns.items():
         place, given = f"{table}.{column}", wanted.get(column)
@@ -87,7 +87,7 @@ def _is_same_default(wanted: str, found: str, shape: Shape) -> bool:
 
 
 def _check_foreign_columns(
-    table: TableName, wanted: Mapping[str, ColumnFacts], found: TableCatalog
+    table: TableName, wanted: Mapping[str, ColumnCatalog], found: TableCatalog
 ) -> Iterator[Finding]:
     for column, facts in found.columns.items():
         if column not in wanted and facts.not_null and not facts.default:
@@ -201,10 +201,10 @@ def _source(table: TableCatalog | None, column: str) -> str | None:
 
 
 def _error(code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Place(document="database", path=path)
+    place = Location(document="database", path=path)
     return Finding(code=code, severity=Severity.ERROR, place=place, message=message, remedy=remedy)
 
 
 def _warning(code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Place(document="database", path=path)
+    place = Location(document="database", path=path)
     return Finding(code=code, severity=Severity.WARNING, place=place, message=message, remedy=remedy)

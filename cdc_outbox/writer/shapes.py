@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.databases.introspection import ColumnFacts
+from cdc_outbox.databases.introspection import ColumnCatalog
 from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.writer.outbox_schema import HEADS_SETTINGS
@@ -35,21 +35,21 @@ class Shape:
     payloads: Mapping[PayloadType, str]
     header: str
     now: str
-    heads: Mapping[str, ColumnFacts]
+    heads: Mapping[str, ColumnCatalog]
     key: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     heads_settings: Mapping[str, str] = field(default_factory=dict)
     vital: frozenset[str] = frozenset()
 
-    def columns_of(self, table: OutboxTable) -> Mapping[str, ColumnFacts]:
+    def columns_of(self, table: OutboxTable) -> Mapping[str, ColumnCatalog]:
         """Return the columns of an outbox of ours, in its order."""
         types = {**self.types, "payload": self.payloads[table.payload_type.stored]}
         defaults = {"source": SOURCE, "created_at": self.now}
         own = {
-            column: ColumnFacts(types[role], role in _NOT_NULL, defaults.get(role, ""))
+            column: ColumnCatalog(types[role], role in _NOT_NULL, defaults.get(role, ""))
             for role, column in table.columns.names().items()
         }
-        return own | dict.fromkeys(table.header_columns, ColumnFacts(self.header))
+        return own | dict.fromkeys(table.header_columns, ColumnCatalog(self.header))
 
     def is_now(self, default: str) -> bool:
         """Tell whether a default is the time at which a row is written; PostgreSQL spells it in two ways."""
@@ -67,10 +67,10 @@ _POSTGRESQL = Shape(
     header="text",
     now="(clock_timestamp() AT TIME ZONE 'UTC')",
     heads={
-        "source": ColumnFacts("text", True, SOURCE),
-        "aggregatetype": ColumnFacts("text", True),
-        "aggregateid": ColumnFacts("text", True),
-        "last": ColumnFacts("bigint", True),
+        "source": ColumnCatalog("text", True, SOURCE),
+        "aggregatetype": ColumnCatalog("text", True),
+        "aggregateid": ColumnCatalog("text", True),
+        "last": ColumnCatalog("bigint", True),
     },
     key=("source", "aggregatetype", "aggregateid"),
     heads_settings=HEADS_SETTINGS,
@@ -91,10 +91,10 @@ _MYSQL = Shape(
     header="longtext collate utf8mb4_bin",
     now="utc_timestamp(6)",
     heads={
-        "source": ColumnFacts("varbinary(255)", True, SOURCE),
-        "aggregatetype": ColumnFacts("varbinary(249)", True),
-        "aggregateid": ColumnFacts("varbinary(1000)", True),
-        "last": ColumnFacts("bigint", True),
+        "source": ColumnCatalog("varbinary(255)", True, SOURCE),
+        "aggregatetype": ColumnCatalog("varbinary(249)", True),
+        "aggregateid": ColumnCatalog("varbinary(1000)", True),
+        "last": ColumnCatalog("bigint", True),
     },
     key=("source", "aggregatetype", "aggregateid"),
     settings={"engine": "InnoDB", "row_format": "dynamic", "collate": "utf8mb4_bin"},
@@ -112,11 +112,11 @@ _SQLITE = Shape(
     header="text",
     now="strftime('%Y-%m-%dT%H:%M:%f', 'now')",
     heads={
-        "source": ColumnFacts("text", True, SOURCE),
-        "aggregatetype": ColumnFacts("text", True),
-        "aggregateid": ColumnFacts("text", True),
-        "last": ColumnFacts("integer", True),
-        "event_id": ColumnFacts("text", True),
+        "source": ColumnCatalog("text", True, SOURCE),
+        "aggregatetype": ColumnCatalog("text", True),
+        "aggregateid": ColumnCatalog("text", True),
+        "last": ColumnCatalog("integer", True),
+        "event_id": ColumnCatalog("text", True),
     },
     key=("aggregatetype", "aggregateid", "source"),
     settings={"strict": "1"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.lifecycle import Ward
+from cdc_outbox.connect.lifecycle import ConnectorControl
 from cdc_outbox.databases.lsn import Lsn
 from tests.support.commands import run_command
 from tests.support.deployments import sequences
@@ -89,7 +89,7 @@ def test_without_the_slot_a_reset_may_leave_events_out_and_a_place_is_not_judged
 
 @pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
 def test_a_change_that_fails_leaves_the_connector_doing_what_it_did(deployed: Pipeline, state: str) -> None:
-    ward = Ward(deployed.client, deployed.name, timings=QUICK_TIMINGS, report=deployed.reports.append)
+    ward = ConnectorControl(deployed.client, deployed.name, timings=QUICK_TIMINGS, report=deployed.reports.append)
     if state == "PAUSED":
         ward.pause()
     within = []

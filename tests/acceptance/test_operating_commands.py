@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.debezium.render import render
 from tests.support.commands import run_command
@@ -170,7 +170,7 @@ def test_a_purge_counts_what_was_not_published_and_wants_to_be_sure(
 def test_a_purge_that_is_refused_lets_the_connector_run_on(
     deployed: Pipeline, spec: str, env: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Database, "count_undelivered", lambda *_: 2)
+    monkeypatch.setattr(PostgresqlDatabase, "count_undelivered", lambda *_: 2)
     refused = run_command("delete", spec, "--purge", env=env)
     assert (refused.returncode, "holds 2 unpublished events" in refused.stderr) == (1, True), refused.stderr
     eventually(lambda: deployed.client.find_status(deployed.name).state == "RUNNING", "the connector to run again")

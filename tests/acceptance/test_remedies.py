@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.deployed_connector import Reader
-from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.connect.deployed_connector import DeployedConnector
+from cdc_outbox.connect.rollback import Rollback
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import ConnectorInvalidError
 from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, sequences
@@ -186,9 +186,9 @@ def test_an_unfinished_republish_is_owed_until_it_is_paid(
 
     with monkeypatch.context() as patch:
         # Before the first row: the slot is there, and nothing was published.
-        patch.setattr(Reader, "publish_rows", interrupted)
+        patch.setattr(DeployedConnector, "publish_rows", interrupted)
         if killed:
-            patch.setattr(Undo, "take_back", lambda *_, **__: None)
+            patch.setattr(Rollback, "take_back", lambda *_, **__: None)
         assert operator.run("deploy-connector", "--earlier-events=republish").returncode != 0
     # A change of the configuration shows as UNASSIGNED until the workers have seen it.
     eventually(lambda: client.find_status(name).state == "STOPPED", "it to be stopped")

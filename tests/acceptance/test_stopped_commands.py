@@ -8,7 +8,7 @@ import pytest
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.watch import Watching
-from cdc_outbox.connect.restart_policy import GuardOptions
+from cdc_outbox.connect.restart_policy import RestartOptions
 from tests.support.commands import run_command
 from tests.support.deployments import halt_and_advance_slot, halt_and_drop_slot, halt_and_forget, publish_and_halt
 from tests.support.pipeline import Pipeline
@@ -23,7 +23,7 @@ DAMAGES = [
 def watched(pipeline: Pipeline, capsys: pytest.CaptureFixture[str]) -> str:
     """Return what a watch says at its first look."""
     looks = Looks(pipeline.client, None, Databases(default=pipeline.dsn))
-    Watching(pipeline.client, [pipeline.name], GuardOptions(), looks).look()
+    Watching(pipeline.client, [pipeline.name], RestartOptions(), looks).look()
     return capsys.readouterr().out
 
 

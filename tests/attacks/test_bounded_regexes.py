@@ -9,7 +9,7 @@ import pytest
 from cdc_outbox.debezium.event_router.java_regex import compile_java
 from cdc_outbox.debezium.java_patterns import matches
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.redaction import REFERENCE, Veil, hides, shows_password
+from cdc_outbox.redaction import REFERENCE, SecretRedactor, hides, shows_password
 
 TEXTS = [
     "token",
@@ -30,8 +30,8 @@ LOOKS: dict[str, Callable[[str], object]] = {
     "hides": lambda text: hides("x", text),
     "shows_password": shows_password,
     "references": REFERENCE.findall,
-    "veil": lambda text: Veil().over(text),
-    "remembered": lambda text: Veil().remember_options({"a.password": text}),
+    "veil": lambda text: SecretRedactor().over(text),
+    "remembered": lambda text: SecretRedactor().remember_options({"a.password": text}),
 }
 
 
@@ -89,5 +89,5 @@ def test_a_regular_expression_without_end_is_refused(regex: str) -> None:
 
 def test_what_is_long_is_hidden_still() -> None:
     assert hides("x", f"my_password{'_a' * 30} = hunter2")
-    assert "hunter2" not in Veil().over(f"my_password{'_a' * 30} = hunter2")
+    assert "hunter2" not in SecretRedactor().over(f"my_password{'_a' * 30} = hunter2")
     assert REFERENCE.fullmatch("${file:/" + "a" * 900 + ":key}")

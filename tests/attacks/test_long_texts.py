@@ -8,7 +8,7 @@ import pytest
 from cdc_outbox.consumer import Limits, Outcome
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.message import Message
 from cdc_outbox.monitoring.series import Labels, SeriesKind
 from cdc_outbox.redaction import shortened
@@ -35,7 +35,7 @@ def test_a_short_text_stays_and_a_long_one_says_that_it_was_cut() -> None:
 
 def test_types_without_a_handler_are_cut_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
     metrics = Recorded()
-    watch = Watch(name="shipping", limits=Limits(), metrics=metrics)
+    watch = ConsumerStats(name="shipping", limits=Limits(), metrics=metrics)
     message = Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}")
     with caplog.at_level(logging.WARNING):
         for number in range(1_000):

@@ -10,7 +10,7 @@ import pytest
 from cdc_outbox.cli.consume import FORMATS
 from cdc_outbox.cli.output import complain, paint, say
 from cdc_outbox.errors import ConfigError, ConnectorFailedError
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.redaction import counted, safe_json
 from tests.support.commands import run_command
 from tests.support.specs import ORDERS
@@ -52,7 +52,7 @@ def test_colours_are_ours_alone(capsys: pytest.CaptureFixture[str], monkeypatch:
 def test_a_complaint_shows_trace_findings_message_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = f"x{HOSTILE}{COMMANDS}".replace("\u3000", "")
     complain(ConnectorFailedError(hostile, trace=hostile, hint=hostile))
-    finding = Finding(code="CC001", severity=Severity.ERROR, place=Place(document="a"), message=hostile)
+    finding = Finding(code="CC001", severity=Severity.ERROR, place=Location(document="a"), message=hostile)
     complain(ConfigError(hostile, findings=(finding,)))
     printed = capsys.readouterr().err
     assert printed.count("planted") == 5

@@ -11,8 +11,8 @@ import pytest
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.claims import Claims, InboxStore
 from cdc_outbox.consumer.delivery import Stores
-from cdc_outbox.consumer.fencing import NO_OFFSET, EpochStore, OffsetMove, Place, Tenure, TopicId
-from cdc_outbox.consumer.ordering import Aggregate, Mark, Move
+from cdc_outbox.consumer.fencing import NO_OFFSET, Assignment, EpochStore, OffsetMove, TopicId, TopicPartition
+from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, ParkStore, Reason, State
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.drivers import AsyncTransactionDriver, find_transaction_driver
@@ -22,7 +22,7 @@ from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
-HOME, AWAY = Place("orders", 0), Place("orders", 1)
+HOME, AWAY = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MESSAGE = Message(topic=HOME.topic, partition=HOME.partition, offset=7, key=b"a", value=b"{}")
 CONSUMER = "shipping"
 TIMED, UNTIMED = "01a1fd38-56c2-7501-996e-34f2120154f5", "42"
@@ -56,7 +56,7 @@ class Opened:
     def claim(self, *event_ids: str) -> Set[str]:
         return finish(self.inbox.claim(self.connection, event_ids)).new
 
-    def marks(self, *aggregates: Aggregate) -> dict[Aggregate, Mark]:
+    def marks(self, *aggregates: Aggregate) -> dict[Aggregate, Watermark]:
         return dict(finish(self.inbox.find_marks(self.connection, aggregates)))
 
     def advance(self, *moves: Move) -> Sequence[Aggregate]:
@@ -79,10 +79,10 @@ class Opened:
         finish(self.park.add(self.connection, event, replace(MESSAGE, **message), failure))
         return event_id
 
-    def due(self, *owned: Place, limit: int = 10, **bounds: float) -> list[ParkedEvent]:
+    def due(self, *owned: TopicPartition, limit: int = 10, **bounds: float) -> list[ParkedEvent]:
         return finish(self.park.find_due(self.connection, owned or [HOME], limit, **bounds))
 
-    def due_ids(self, *owned: Place, limit: int = 10, **bounds: float) -> list[str]:
+    def due_ids(self, *owned: TopicPartition, limit: int = 10, **bounds: float) -> list[str]:
         return [row.event_id for row in self.due(*owned, limit=limit, **bounds)]
 
     def wake(self, successors: dict[Aggregate, int | None]) -> int:
@@ -91,13 +91,13 @@ class Opened:
     def counts(self) -> set[tuple[State, Reason]]:
         return {(count.state, count.reason) for count in finish(self.park.count(self.connection))}
 
-    def issue(self, *places: Place, topic_id: TopicId = TopicId()) -> dict[Place, Tenure]:  # noqa: B008 - a value
+    def issue(self, *places: TopicPartition, topic_id: TopicId = TopicId()) -> dict[TopicPartition, Assignment]:  # noqa: B008 - a value
         topic_ids = {place.topic: topic_id for place in places}
         return dict(finish(self.epochs.issue(self.connection, places, topic_ids)))
 
     def store_offsets(
-        self, held: dict[Place, int], offsets: dict[Place, int], before: int | None = None
-    ) -> list[Place]:
+        self, held: dict[TopicPartition, int], offsets: dict[TopicPartition, int], before: int | None = None
+    ) -> list[TopicPartition]:
         moves = {place: OffsetMove(before, offset) for place, offset in offsets.items()}
         return finish(self.epochs.store_offsets(self.connection, held, moves))
 
@@ -162,7 +162,7 @@ class InboxContract:
         assert opened.marks(A, B) == {}
         opened.advance(Move(A, 0, 3))
         opened.advance(Move(A, 3, 4), Move(B, 0, 1))
-        assert opened.marks(B, A, A) == {A: Mark(4), B: Mark(1)}
+        assert opened.marks(B, A, A) == {A: Watermark(4), B: Watermark(1)}
 
     @pytest.mark.parametrize("move", [Move(A, 0, 1), Move(A, 1, 2), Move(A, 4, 5)])
     def test_a_watermark_moves_only_from_where_it_is(self, opened: Opened, move: Move) -> None:
@@ -174,23 +174,23 @@ class InboxContract:
     def test_sources_are_kept_apart(self, opened: Opened) -> None:
         opened.advance(Move(A, 0, 3))
         opened.advance(Move(A._replace(source="orders.2"), 0, 1))
-        assert opened.marks(A) == {A: Mark(3)}
+        assert opened.marks(A) == {A: Watermark(3)}
 
     def test_a_lock_makes_the_watermark_of_a_new_aggregate_and_changes_no_other(self, opened: Opened) -> None:
         opened.advance(Move(A, 0, 3))
-        assert finish(opened.inbox.lock_marks(opened.connection, [B, A])) == {A: Mark(3), B: Mark(0)}
+        assert finish(opened.inbox.lock_marks(opened.connection, [B, A])) == {A: Watermark(3), B: Watermark(0)}
         opened.advance(Move(B, 0, 1))
-        assert opened.marks(A, B) == {A: Mark(3), B: Mark(1)}
+        assert opened.marks(A, B) == {A: Watermark(3), B: Watermark(1)}
 
     def test_a_watermark_counts_what_is_parked_behind_it_and_tells_while_there_is_something(
         self, opened: Opened
     ) -> None:
         assert opened.advance(Move(A, 0, 0, parked=2), Move(B, 0, 1)) == [A]
-        assert opened.marks(A) == {A: Mark(0, 2)}
+        assert opened.marks(A) == {A: Watermark(0, 2)}
         assert opened.advance(Move(A, 0, 3, parked=-1)) == [A]
         assert opened.advance(Move(A, 3, 4)) == [A]
         assert opened.advance(Move(A, 4, 4, parked=-1)) == []
-        assert opened.marks(A) == {A: Mark(4)}
+        assert opened.marks(A) == {A: Watermark(4)}
 
     def test_nothing_is_forgotten_before_the_first_purge(self, opened: Opened) -> None:
         assert finish(opened.inbox.find_purge(opened.connection)) is None

@@ -8,9 +8,9 @@ import pytest
 
 from cdc_outbox import SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivery, Outcome
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item, item_of
-from cdc_outbox.consumer.ordering import Mark, aggregate_of, orders_of
+from cdc_outbox.consumer.ordering import Watermark, aggregate_of, orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.event import Event
@@ -108,15 +108,15 @@ class Reader:
         delivery = Delivery(
             stores=self.opened.stores,
             driver=driver,
-            calls=Calls(consumer=CONSUMER, driver=driver, handlers=handlers),
+            calls=HandlerRunner(consumer=CONSUMER, driver=driver, handlers=handlers),
             order_of=orders_of(self.contract, (), ()).__getitem__,
         )
         return finish(delivery.apply(items, self.opened.connection, self.held)).outcomes
 
-    def mark(self, event: Event) -> Mark:
+    def mark(self, event: Event) -> Watermark:
         """Return what is remembered of an event's aggregate."""
         aggregate = aggregate_of(event)
-        return self.opened.marks(aggregate).get(aggregate, Mark())
+        return self.opened.marks(aggregate).get(aggregate, Watermark())
 
 
 class OrderContract:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
 from tests.contract.inbox_contract import AWAY, HOME, MESSAGE, A, B, Opened, failed, gap
@@ -31,7 +31,7 @@ class ParkContract:
     )
     def test_the_message_comes_out_as_it_went_in(self, opened: Opened, message: dict[str, Any]) -> None:
         opened.add(1, failed(), **message)
-        [row] = opened.due(HOME, Place("orders", 7))
+        [row] = opened.due(HOME, TopicPartition("orders", 7))
         assert row.message == replace(MESSAGE, **message)
 
     def test_a_row_says_what_is_known_of_it(self, opened: Opened) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer.claims import Claims
-from cdc_outbox.consumer.fencing import Tenure
-from cdc_outbox.consumer.ordering import Mark, Move
+from cdc_outbox.consumer.fencing import Assignment
+from cdc_outbox.consumer.ordering import Move, Watermark
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
@@ -32,7 +32,7 @@ class StoresContract(InboxContract, ParkContract, EpochContract, OrderContract):
         assert opened.claim("1") == {"1"}
         assert opened.marks(A) == {}
         assert opened.counts() == set()
-        assert opened.issue(HOME) == {HOME: Tenure(1, 1)}
+        assert opened.issue(HOME) == {HOME: Assignment(1, 1)}
         assert finish(opened.epochs.start(opened.connection, "1")) == 1
 
 
@@ -62,7 +62,7 @@ class SqlStoresContract(StoresContract):
         assert [one.issue(HOME)[HOME].epoch for one in (opened, other)] == [1, 1]
         other.advance(Move(A, 0, 3))
         opened.advance(Move(A, 3, 4))
-        assert other.marks(A) == {A: Mark(3)}
+        assert other.marks(A) == {A: Watermark(3)}
         assert other.wake({A: 5}) == 0
 
     def test_what_somebody_decided_stays_decided_until_it_is_dead(self, opened: Opened) -> None:
@@ -110,7 +110,7 @@ class SqlStoresContract(StoresContract):
         aggregate = A._replace(aggregate_id=noise(self.MAX_AGGREGATE_ID_BYTES))
         assert opened.marks(aggregate) == {}
         opened.advance(Move(aggregate, 0, 1))
-        assert opened.marks(aggregate) == {aggregate: Mark(1)}
+        assert opened.marks(aggregate) == {aggregate: Watermark(1)}
 
     @pytest.mark.parametrize("mark", ["", "\0", "ä"])
     def test_what_cannot_be_a_key_breaks_the_contract(self, opened: Opened, mark: str) -> None:
@@ -127,7 +127,7 @@ class SqlStoresContract(StoresContract):
         names = ["a", "A", "a ", " a", "ä", "a\u0308", "𝄞", "\\n'\"`%s:x{}", "1", "01", "1.0"]
         assert opened.claim(*names) == set(names)
         assert opened.claim(*names) == set()
-        marks = {A._replace(aggregate_id=name): Mark(number) for number, name in enumerate(names, 1)}
+        marks = {A._replace(aggregate_id=name): Watermark(number) for number, name in enumerate(names, 1)}
         opened.advance(*(Move(aggregate, 0, mark.last) for aggregate, mark in sorted(marks.items())))
         assert opened.marks(*marks) == marks
         ids = [opened.add(mark.last + 1, gap(), aggregate=aggregate) for aggregate, mark in marks.items()]
@@ -167,7 +167,7 @@ class ServerStoresContract(SqlStoresContract):
             first.advance(Move(A, 0, 4, parked=2))
             first.commit()
             locks.join(10)
-        assert read == [{A: Mark(4, 2)}]
+        assert read == [{A: Watermark(4, 2)}]
 
     def test_who_owns_a_partition_is_read_without_waiting(self, opens: Any) -> None:
         with opens() as first, opens() as second:
@@ -183,7 +183,7 @@ class ServerStoresContract(SqlStoresContract):
             held = {HOME: first.issue(HOME)[HOME].epoch}
             first.commit()
             assert first.store_offsets(held, {HOME: 7}) == []
-            issued: list[Tenure] = []
+            issued: list[Assignment] = []
             issues = threading.Thread(target=lambda: issued.append(second.issue(HOME)[HOME]))
             issues.start()
             eventually(lambda: self.is_waiting(second), "the second to wait")

@@ -26,7 +26,7 @@ from cdc_outbox.debezium.event_router.column_values import ColumnModes
 from cdc_outbox.debezium.event_router.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.debezium.event_router.outbox_rows import Row, outbox_columns, parse_row
 from cdc_outbox.debezium.event_router.routing import CONVERTERS as CLASSES
-from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin
 from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.errors import EventError, StackError
 from cdc_outbox.formats import expansion
@@ -52,7 +52,7 @@ def real(jvm: Jvm) -> Iterator[RealRouter]:
 
 def test_the_real_one_answers_in_turn_and_goes_on_after_an_error(real: RealRouter) -> None:
     case = make_case(0)
-    broken = Component(case.config.router.java_class, {"route.topic.regex": "("})
+    broken = ConnectPlugin(case.config.router.java_class, {"route.topic.regex": "("})
     config = RoutingConfig(router=broken, key=case.config.key, value=case.config.value, header=case.config.header)
     [error] = real.route(config, case.records, connector="postgresql")
     assert "ConfigException" in repr(getattr(error, "exception", None))
@@ -86,7 +86,7 @@ def test_a_release_that_maven_does_not_have_is_named(tmp_path: Path, monkeypatch
 def test_json_expansion_is_left_to_the_real_one(real: RealRouter) -> None:
     case = make_case(0)
     config = RoutingConfig(
-        router=Component(case.config.router.java_class, {"table.expand.json.payload": "true"}),
+        router=ConnectPlugin(case.config.router.java_class, {"table.expand.json.payload": "true"}),
         key=CONVERTERS["String"],
         value=CONVERTERS["Json without schemas"],
         header=case.config.header,
@@ -165,10 +165,10 @@ def test_a_foreign_outbox_is_read_whatever_its_connector_was_told(real: RealRout
         ConnectRecord(topic="x", value=Change(row={**row, "aggregateid": identity, "payload": held}))
         for identity, held in product(IDS, PAYLOADS)
     ]
-    headers = [Component(CLASSES["SimpleHeaderConverter"]), CONVERTERS["Json"], CONVERTERS["Json without schemas"]]
+    headers = [ConnectPlugin(CLASSES["SimpleHeaderConverter"]), CONVERTERS["Json"], CONVERTERS["Json without schemas"]]
     text, *others = (CONVERTERS[name] for name in ("String", "Json", "Json without schemas"))
     values = others if "envelope" in placement else [text, *others]
-    router = Component(EVENT_ROUTER, {"table.fields.additional.placement": placement} if placement else {})
+    router = ConnectPlugin(EVENT_ROUTER, {"table.fields.additional.placement": placement} if placement else {})
     for key, value, header in product([text, *others], values, headers):
         config = RoutingConfig(router=router, key=key, value=value, header=header)
         messages = real.route(config, records, connector="postgresql")

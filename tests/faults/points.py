@@ -13,7 +13,7 @@ import confluent_kafka
 
 from cdc_outbox.consumer.claims import SqlInbox
 from cdc_outbox.consumer.delivery import Delivery, _Work
-from cdc_outbox.consumer.group import Keeper
+from cdc_outbox.consumer.group import BackgroundPoller
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.sql_parked_events import SqlPark
 from cdc_outbox.kafka import clients as kafka_clients
@@ -42,7 +42,7 @@ def stop_at(point: Point, reach: Reach) -> None:
     """Have this process call something whenever it is at a point; in the handler it does so by itself."""
     match point:
         case Point.AFTER_POLL:
-            _after(Keeper, "poll", reach, bool)
+            _after(BackgroundPoller, "poll", reach, bool)
         case Point.AFTER_CLAIM:
             _after(SqlInbox, "claim", reach, lambda claims: bool(claims.new))
         case Point.BEFORE_COMMIT | Point.COMMIT_NOT_DONE | Point.COMMIT_DONE:

@@ -24,7 +24,7 @@ from psycopg.conninfo import make_conninfo
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Limits, Retry, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from tests.faults.points import Point, stop_at
 
@@ -121,7 +121,7 @@ class Service:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._left = orders.occurrence
-        self._held: dict[str, tuple[Place, int | None]] = {}
+        self._held: dict[str, tuple[TopicPartition, int | None]] = {}
         self._loop = asyncio.new_event_loop()
         self._consumer = self._asynchronous_consumer() if orders.asynchronous else self._synchronous_consumer()
         self._commander = Commander(self._stop, orders.brokers)
@@ -208,7 +208,7 @@ class Service:
             delivery: Delivery,
             items: Sequence[Item],
             connection: Any,
-            held: Mapping[Place, int],
+            held: Mapping[TopicPartition, int],
             *rest: Any,
             **options: Any,
         ) -> Any:

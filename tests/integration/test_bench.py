@@ -11,7 +11,7 @@ from benchmarks.consumers.work import UPSERT
 from benchmarks.durable import demand_durable
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import new_event_id
@@ -126,7 +126,7 @@ def rows_read(bench: parked.Bench) -> int:
         for plan in ("seqscan", "hashjoin", "mergejoin"):  # which is cheaper in a park of this size
             bench.fetch(f"set local enable_{plan} = off")
         [(before,)] = bench.fetch(read)  # of earlier transactions, which the server has not added up yet
-        finish(bench.park.find_due(bench.connection, [Place(parked.TOPIC, 0)], parked.LIMIT))
+        finish(bench.park.find_due(bench.connection, [TopicPartition(parked.TOPIC, 0)], parked.LIMIT))
         [(after,)] = bench.fetch(read)
     return int(after - before)
 

@@ -12,7 +12,7 @@ from psycopg.errors import Diagnostic
 
 from cdc_outbox.consumer import Event, Handler, InboxTable, Order, Outcome, SequenceMode, inbox_component
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
@@ -69,7 +69,7 @@ def deliver(
     delivery = Delivery(
         stores=sql_stores(table=InboxTable(), consumer="shipping", driver=driver),
         driver=driver,
-        calls=Calls(consumer="shipping", driver=driver, handlers=handlers),
+        calls=HandlerRunner(consumer="shipping", driver=driver, handlers=handlers),
         order_of=lambda _: Order(mode=mode),
     )
     item = Item(event=event, message=Message(topic="orders", partition=0, offset=0, key=None, value=None))

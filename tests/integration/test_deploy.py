@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deployed_connector import Reader
+from cdc_outbox.connect.deployed_connector import DeployedConnector
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.debezium.render import owes_rows, render, render_republishing
 from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotStep
@@ -235,7 +235,7 @@ def test_what_somebody_else_deploys_meanwhile_is_neither_called_ours_nor_taken_b
             raise ConnectorFailedError("it failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reader, "wait_until_reading", wait)
+        patch.setattr(DeployedConnector, "wait_until_reading", wait)
         with pytest.raises(ConnectorFailedError, match="it failed" if fails else "another process has changed"):
             deployed.deploy(spec=ours)
     assert deployed.client.find_config(deployed.name) == other

@@ -9,7 +9,7 @@ import pytest
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.plan import Plan
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
@@ -47,7 +47,7 @@ class Deploying:
                     pipeline.stack.connect_cluster, urls=(url,), patience_seconds=self._seconds, timings=QUICK_TIMINGS
                 )
             )
-            database = Database(connection, Psycopg(), spec)
+            database = PostgresqlDatabase(connection, Psycopg(), spec)
             return Deployment(spec, client, database, wanted, self._report).run()
 
     def _report(self, step: str, text: str) -> None:

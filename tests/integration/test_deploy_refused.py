@@ -8,7 +8,7 @@ import pytest
 
 from cdc_outbox.cli.output import exit_code_of
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import (
@@ -194,10 +194,10 @@ def test_a_slot_that_cannot_be_decoded_for_its_age_is_named(
 ) -> None:
     """Before PostgreSQL 18, which only warns, a slot older than the publication could not be decoded at all."""
 
-    def cannot(_database: Database, _columns: Sequence[str]) -> int:
+    def cannot(_database: PostgresqlDatabase, _columns: Sequence[str]) -> int:
         raise DatabaseError("publication does not exist", sqlstate="42704")
 
-    monkeypatch.setattr(Database, "count_events_outside_slot", cannot)
+    monkeypatch.setattr(PostgresqlDatabase, "count_events_outside_slot", cannot)
     with pipeline.connect() as connection:
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (pipeline.spec.database.slot,))
     pipeline.write(1)
@@ -209,7 +209,7 @@ def test_a_slot_that_cannot_be_decoded_for_its_age_is_named(
 
 def test_an_error_that_no_driver_translates_is_a_database_error(deployed: Pipeline) -> None:
     with deployed.connect() as connection:
-        database = Database(connection, Psycopg(), deployed.spec)
+        database = PostgresqlDatabase(connection, Psycopg(), deployed.spec)
         with pytest.raises(DatabaseError, match="is active for PID") as caught:
             database.drop_slot()
         assert (caught.value.sqlstate, "stop it" in caught.value.hint) == ("55006", True)
@@ -256,13 +256,13 @@ def test_a_dry_run_refuses_what_is_certain_to_be_refused(pipeline: Pipeline) -> 
 
 
 def test_what_is_written_right_after_the_slot_stops_nobody(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    create_slot = Database.create_slot
+    create_slot = PostgresqlDatabase.create_slot
 
-    def write_after(database: Database, *, timeout_seconds: float) -> object:
+    def write_after(database: PostgresqlDatabase, *, timeout_seconds: float) -> object:
         lsn = create_slot(database, timeout_seconds=timeout_seconds)
         pipeline.write(1)
         return lsn
 
-    monkeypatch.setattr(Database, "create_slot", write_after)
+    monkeypatch.setattr(PostgresqlDatabase, "create_slot", write_after)
     pipeline.deploy()
     eventually(lambda: sequences(pipeline) == [1], "the event behind the slot")

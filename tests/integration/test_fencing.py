@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Event, Outcome
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.inbox_tables import InboxTable
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
@@ -30,7 +30,7 @@ def take_away(service: Service) -> None:
     driver = ImmediateTransactions(Psycopg())
     epochs = sql_stores(table=InboxTable(), consumer=service.name, driver=driver).epochs
     with psycopg.connect(service.dsn) as connection:
-        finish(epochs.issue(connection, [Place(service.pipeline.topic, 0)]))
+        finish(epochs.issue(connection, [TopicPartition(service.pipeline.topic, 0)]))
 
 
 @pytest.mark.parametrize("pipeline", [False, True], ids=["", "in a pipeline"])

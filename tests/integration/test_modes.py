@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode, OutboxTable, SequenceMode, StaleSequenceError, WireContract
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
@@ -247,7 +247,7 @@ def test_what_the_slot_holds_unpublished_is_counted_in_each_mode(pipeline: Pipel
         eventually(lambda: pipeline.client.find_status(name).state == "STOPPED", "the connector to stop")
         pipeline.write(3)
         offset = own_offset(pipeline.client.find_offsets(name), topic_prefix=name) or {}
-        database = Database(connection, Psycopg(), pipeline.spec)
+        database = PostgresqlDatabase(connection, Psycopg(), pipeline.spec)
         # The connector notes a logical message as read only with what follows it.
         repeated = pipeline.spec.outbox.mode is OutboxMode.MESSAGE
         counted = database.count_undelivered(confirmed_lsn(offset), last_lsn(offset))

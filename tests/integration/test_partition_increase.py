@@ -10,8 +10,8 @@ import pytest
 
 from cdc_outbox.consumer import Event, Order, Outcome, SequenceMode
 from cdc_outbox.consumer.delivery import Delivery
-from cdc_outbox.consumer.fencing import Place
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.fencing import TopicPartition
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.inbox_tables import InboxTable
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.session import sql_stores
@@ -65,7 +65,7 @@ class Member:
     def __init__(
         self, service: Service, partition: int, *, in_handler: Any = nothing, before_commit: Any = nothing
     ) -> None:
-        self.place = Place(service.pipeline.topic, partition)
+        self.place = TopicPartition(service.pipeline.topic, partition)
         self._service, handlers = service, Handlers()
         self.driver = SlowCommit(before_commit)
         self.stores = sql_stores(table=InboxTable(), consumer=service.name, driver=self.driver)
@@ -75,7 +75,7 @@ class Member:
             in_handler()
 
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
-        calls = Calls(consumer=service.name, driver=self.driver, handlers=handlers)
+        calls = HandlerRunner(consumer=service.name, driver=self.driver, handlers=handlers)
         order = Order(mode=SequenceMode.GAPLESS)
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 

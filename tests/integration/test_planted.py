@@ -14,8 +14,8 @@ import pytest
 from cdc_outbox.consumer import Event, Handler, Order, Outcome, SequenceMode, start_offsets
 from cdc_outbox.consumer.claims import Claims, SqlInbox
 from cdc_outbox.consumer.delivery import Delivered, Delivery
-from cdc_outbox.consumer.fencing import Place, SqlEpochs
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.fencing import SqlEpochs, TopicPartition
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.loop import Loop
@@ -50,11 +50,11 @@ class Member:
         mode: SequenceMode = SequenceMode.GAPLESS,
     ) -> None:
         self._dsn, self._contract, handlers = service.dsn, service.pipeline.spec.contract, Handlers()
-        self._place = Place(service.pipeline.topic, 0)
+        self._place = TopicPartition(service.pipeline.topic, 0)
         driver = ImmediateTransactions(Psycopg())
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
         self._stores = sql_stores(table=InboxTable(), consumer=name or service.name, driver=driver)
-        calls, order = Calls(consumer=service.name, driver=driver, handlers=handlers), Order(mode=mode)
+        calls, order = HandlerRunner(consumer=service.name, driver=driver, handlers=handlers), Order(mode=mode)
         self._delivery = Delivery(stores=self._stores, driver=driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, *events: Event) -> list[Outcome]:

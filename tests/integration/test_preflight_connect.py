@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.errors import DatabaseAccessError
 from tests.support.commands import connect_of, findings, run_here
 from tests.support.pipeline import Pipeline
@@ -42,13 +42,13 @@ def test_connects_offsets_are_held_against_the_slot(
         connection.execute(statement, (slot,))
         assert [(item["code"], item["path"]) for item in look()] == [("DB512", slot)]
         with monkeypatch.context() as patched:  # also where nobody may read the rows
-            patched.setattr(Database, "read_written", refuse)
+            patched.setattr(PostgresqlDatabase, "read_written", refuse)
             assert [item["code"] for item in look()] == ["DB512", "DB602"]
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
         assert [(item["code"], item["path"]) for item in look()] == [("DB513", slot)]
 
 
-def refuse(_database: Database) -> Any:
+def refuse(_database: PostgresqlDatabase) -> Any:
     raise DatabaseAccessError("permission denied")
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from cdc_outbox.databases.binlog import BinlogPosition
 from cdc_outbox.errors import UnprovenDeliveryError
-from cdc_outbox.operations.delivery_proof import Mark
-from cdc_outbox.operations.prune_by_offset import OffsetWitness
+from cdc_outbox.operations.delivery_proof import Checkpoint
+from cdc_outbox.operations.prune_by_offset import OffsetProofSource
 from cdc_outbox.spec import Spec
 from cdc_outbox.testing import Stack
 from tests.support.commands import connect_of, run_command
@@ -48,9 +48,9 @@ def test_what_was_delivered_goes_and_what_came_after_the_mark_or_is_not_committe
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     orders.write(5)
-    look = OffsetWitness.look
+    look = OffsetProofSource.look
 
-    def look_and_write(self: OffsetWitness, reader: str) -> Mark[BinlogPosition]:
+    def look_and_write(self: OffsetProofSource, reader: str) -> Checkpoint[BinlogPosition]:
         mark = look(self, reader)
         orders.write(2)
         return mark
@@ -58,7 +58,7 @@ def test_what_was_delivered_goes_and_what_came_after_the_mark_or_is_not_committe
     with orders.connect() as writer:
         orders.add(writer, "slow")
         with monkeypatch.context() as patched:
-            patched.setattr(OffsetWitness, "look", look_and_write)
+            patched.setattr(OffsetProofSource, "look", look_and_write)
             pruned = orders.run()
         assert (pruned.deleted, pruned.young, pruned.unproven, orders.rows) == (5, 0, 2, 2)
         writer.commit()

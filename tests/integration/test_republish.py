@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.connect.deployed_connector import Reader
-from cdc_outbox.connect.rollback import Undo
+from cdc_outbox.connect.deployed_connector import DeployedConnector
+from cdc_outbox.connect.rollback import Rollback
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import EarlierEvents, stored_offset
@@ -41,14 +41,14 @@ def full(outbox_stack: Stack) -> Iterator[Pipeline]:
 def interrupt_republishing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deploy, and be interrupted as soon as the first rows were published."""
 
-    def is_published(_reader: Reader, _topic_prefix: str) -> bool:
+    def is_published(_reader: DeployedConnector, _topic_prefix: str) -> bool:
         if pipeline.stack.broker.ends(pipeline.topic):
             assert_nothing_is_pruned(pipeline)
             raise KeyboardInterrupt
         return False
 
     with monkeypatch.context() as patch:
-        patch.setattr(Reader, "_is_published", is_published)
+        patch.setattr(DeployedConnector, "_is_published", is_published)
         with pytest.raises(KeyboardInterrupt):
             pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
 
@@ -91,7 +91,7 @@ def test_a_republish_that_was_killed_is_not_taken_for_a_finished_one(
     full: Pipeline, monkeypatch: pytest.MonkeyPatch, *, deleted: bool
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(Undo, "take_back", lambda *_, **__: None)  # nobody undoes anything after a kill -9
+        patch.setattr(Rollback, "take_back", lambda *_, **__: None)  # nobody undoes anything after a kill -9
         interrupt_republishing(full, monkeypatch)
     if deleted:
         # All that is left is the offset that Connect stored when the connector was stopped.

@@ -21,7 +21,7 @@ from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.message import Message
 from cdc_outbox.operations.connections import OpenInbox
-from cdc_outbox.operations.reconciliation import Kind
+from cdc_outbox.operations.reconciliation import DifferenceKind
 from cdc_outbox.operations.stages import InboxStage, OutboxStage
 from cdc_outbox.operations.verify import Verification, Verified
 from cdc_outbox.spec import parse_spec
@@ -63,8 +63,8 @@ def verified(service: Service, *, settle: float = 0.0, inbox: bool = True) -> Ve
         ).run()
 
 
-def kinds(found: Verified) -> dict[Kind, int]:
-    counts: dict[Kind, int] = {}
+def kinds(found: Verified) -> dict[DifferenceKind, int]:
+    counts: dict[DifferenceKind, int] = {}
     for (_, kind), events in found.findings.events.items():
         counts[kind] = counts.get(kind, 0) + events
     return counts
@@ -84,14 +84,17 @@ def test_a_last_event_that_was_lost_is_missing(service: Service) -> None:
     service.pipeline.write_and_send(2)
     service.pipeline.write(1)
     service.consume(2)
-    assert kinds(verified(service)) == {Kind.MISSING: 1}
-    assert kinds(verified(service, inbox=False)) == {Kind.MISSING: 1}
+    assert kinds(verified(service)) == {DifferenceKind.MISSING: 1}
+    assert kinds(verified(service, inbox=False)) == {DifferenceKind.MISSING: 1}
 
 
 def test_an_event_that_was_lost_in_the_middle_is_missing_and_its_successors_are_parked(service: Service) -> None:
     service.send(*(event for event in service.pipeline.write(4) if event.sequence != 2))
     with service.running():
-        eventually(lambda: kinds(verified(service)) == {Kind.MISSING: 1, Kind.PARKED: 2}, "two parked events")
+        eventually(
+            lambda: kinds(verified(service)) == {DifferenceKind.MISSING: 1, DifferenceKind.PARKED: 2},
+            "two parked events",
+        )
 
 
 def test_an_event_under_another_id_is_a_conflict(service: Service) -> None:
@@ -99,12 +102,12 @@ def test_an_event_under_another_id_is_a_conflict(service: Service) -> None:
     swapped = Event(**{**{name: getattr(event, name) for name in event.__dataclass_fields__}, "id": "another"})
     service.send(swapped)
     service.consume(1)
-    assert kinds(verified(service)) == {Kind.CONFLICT: 1}
+    assert kinds(verified(service)) == {DifferenceKind.CONFLICT: 1}
     # The same number under two ids in the topic is one too, whatever the outbox still knows.
     service.send(event)
     with service.connect() as connection:
         connection.execute("delete from outbox")
-    assert kinds(verified(service, inbox=False)) == {Kind.CONFLICT: 1}
+    assert kinds(verified(service, inbox=False)) == {DifferenceKind.CONFLICT: 1}
 
 
 def test_what_was_never_given_out_is_extra(service: Service) -> None:
@@ -112,7 +115,7 @@ def test_what_was_never_given_out_is_extra(service: Service) -> None:
     service.consume(3)
     with service.connect() as connection:
         connection.execute("update outbox_heads set last = 1")
-    assert kinds(verified(service)) == {Kind.EXTRA: 2}
+    assert kinds(verified(service)) == {DifferenceKind.EXTRA: 2}
 
 
 def test_a_consumer_that_lags_is_behind_until_it_has_caught_up(service: Service) -> None:
@@ -120,7 +123,7 @@ def test_a_consumer_that_lags_is_behind_until_it_has_caught_up(service: Service)
     service.consume(3)
     service.pipeline.write_and_send(4)
     found = verified(service)
-    assert kinds(found) == {Kind.BEHIND: 4}
+    assert kinds(found) == {DifferenceKind.BEHIND: 4}
     with service.running():
         assert kinds(verified(service, settle=30)) == {}
 
@@ -129,27 +132,34 @@ def test_what_the_offset_passed_over_is_told_from_what_is_to_come(service: Servi
     service.pipeline.write_and_send(3)
     service.consume_and_commit(3)
     service.pipeline.write_and_send(2)
-    assert kinds(verified(service)) == {Kind.BEHIND: 2}
+    assert kinds(verified(service)) == {DifferenceKind.BEHIND: 2}
     service.skip_to_the_end()
-    assert kinds(verified(service)) == {Kind.PASSED_OVER: 2}
+    assert kinds(verified(service)) == {DifferenceKind.PASSED_OVER: 2}
 
 
 def test_a_message_that_nobody_can_read_is_named(service: Service) -> None:
     service.send(Message(topic=service.pipeline.topic, key=b"1", value=b"{}"))
     found = verified(service, inbox=False)
-    [told] = found.findings.told[Kind.UNREADABLE]
+    [told] = found.findings.told[DifferenceKind.UNREADABLE]
     assert told.place.startswith(f"{service.pipeline.topic}[")
     with service.running():
-        eventually(lambda: kinds(verified(service)) == {Kind.UNREADABLE: 1, Kind.PARKED: 1}, "the message in the park")
+        eventually(
+            lambda: kinds(verified(service)) == {DifferenceKind.UNREADABLE: 1, DifferenceKind.PARKED: 1},
+            "the message in the park",
+        )
     with service.connect() as connection:
         connection.execute("update inbox_parked set topic = 'of.another.pipeline'")
-    assert kinds(verified(service)) == {Kind.UNREADABLE: 1}
+    assert kinds(verified(service)) == {DifferenceKind.UNREADABLE: 1}
 
 
 def test_what_no_database_can_hold_is_compared_all_the_same(service: Service) -> None:
     [event] = service.pipeline.write_and_send()
     service.send(replace(event, id="2\0"), replace(event, aggregate_id="1\0"))
-    assert kinds(verified(service, settle=0.1)) == {Kind.BEHIND: 2, Kind.CONFLICT: 1, Kind.EXTRA: 1}
+    assert kinds(verified(service, settle=0.1)) == {
+        DifferenceKind.BEHIND: 2,
+        DifferenceKind.CONFLICT: 1,
+        DifferenceKind.EXTRA: 1,
+    }
 
 
 def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(service: Service) -> None:
@@ -165,7 +175,7 @@ def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(service
     producer.flush(10)
     producer.abort_transaction(10)
     found = verified(service, inbox=False)
-    assert kinds(found) == {Kind.MISSING: 1}
+    assert kinds(found) == {DifferenceKind.MISSING: 1}
     assert found.seconds < 5
 
 
@@ -174,9 +184,9 @@ def test_unnumbered_events_are_compared_as_far_as_their_rows_are_kept(service: S
     written = [add(service.pipeline, metric) for _ in range(5)]
     service.send(*written[:4])
     service.consume(4)
-    assert kinds(verified(service)) == {Kind.MISSING: 1}
+    assert kinds(verified(service)) == {DifferenceKind.MISSING: 1}
     service.send(*written[4:])
-    assert kinds(verified(service)) == {Kind.BEHIND: 1}
+    assert kinds(verified(service)) == {DifferenceKind.BEHIND: 1}
     service.consume(5)
     assert kinds(verified(service)) == {}
     with service.connect() as connection:
@@ -195,7 +205,7 @@ def test_what_the_topic_forgot_is_missing_to_nobody_who_has_applied_it(service: 
     assert found.sums[1].forgotten == 3
     assert any("has forgotten its oldest messages" in note for note in found.notes)
     another = Service(service.pipeline)
-    assert kinds(verified(another)) == {Kind.MISSING: 3, Kind.BEHIND: 2}
+    assert kinds(verified(another)) == {DifferenceKind.MISSING: 3, DifferenceKind.BEHIND: 2}
 
 
 @contextmanager
@@ -333,7 +343,7 @@ def test_an_outbox_on_mariadb_is_compared_with_an_inbox_on_postgresql(
             inbox=InboxStage(OpenInbox(inbox, inbox_driver, table=InboxTable(), consumer=service.name)),
             settle_seconds=0,
         ).run()
-    assert kinds(found) == {Kind.MISSING: 1}
+    assert kinds(found) == {DifferenceKind.MISSING: 1}
     assert (found.sums[0].given, found.sums[0].applied) == (7, 6)
     assert inbox_component(InboxTable()).kind == "inbox"
 
@@ -352,4 +362,4 @@ def test_types_whose_topic_the_consumer_never_read_are_compared_without_it(servi
     assert (measured.applied, order.applied) == (None, 2)
     # What it does take is compared with what it applied.
     service.pipeline.write_and_send(1)
-    assert kinds(verified(service)) == {Kind.BEHIND: 1}
+    assert kinds(verified(service)) == {DifferenceKind.BEHIND: 1}

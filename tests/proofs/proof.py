@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.lint import NEWEST, Config, Kind, Version
+from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
 from tests.support.configs import CLEAN, config_of
 
 Changes = Mapping[str, str | None]
@@ -17,8 +17,8 @@ NAMED = {
 }
 """What keeps a connector apart from the others."""
 
-_SERVERS: Mapping[Kind, Mapping[str, str]] = {
-    Kind.POSTGRESQL: {
+_SERVERS: Mapping[ConnectorKind, Mapping[str, str]] = {
+    ConnectorKind.POSTGRESQL: {
         "table.include.list": "{name}\\.outbox",
         "predicates.isOutbox.pattern": "{name}\\.{name}\\.outbox",
         "database.hostname": "${env:POSTGRES_HOST}",
@@ -30,7 +30,7 @@ _SERVERS: Mapping[Kind, Mapping[str, str]] = {
         "publication.name": "{name}",
         "message.prefix.exclude.list": ".*",
     },
-    Kind.MARIADB: {
+    ConnectorKind.MARIADB: {
         "table.include.list": "{name}\\.outbox",
         "predicates.isOutbox.pattern": "{name}\\.{name}\\.outbox",
         "database.hostname": "127.0.0.1",
@@ -60,7 +60,7 @@ class Proof:
     code: str
     changes: Changes
     mended: Changes = field(default_factory=dict)
-    kind: Kind = Kind.POSTGRESQL
+    kind: ConnectorKind = ConnectorKind.POSTGRESQL
     version: Version = NEWEST
     also: tuple[str, ...] = ()
 
@@ -84,7 +84,7 @@ class Proof:
         return [config_of(self.config(changes), version=self.version)]
 
 
-def config_with(kind: Kind, changes: Changes, **names: str) -> dict[str, str]:
+def config_with(kind: ConnectorKind, changes: Changes, **names: str) -> dict[str, str]:
     """Return a clean configuration with changes in it."""
     options: dict[str, str | None] = {**CLEAN[kind], **NAMED, **_SERVERS.get(kind, {}), **changes}
     filled = {"name": "orders", "database": "orders", "port": "3306", "id": "4711", "brokers": "kafka:9092", **names}

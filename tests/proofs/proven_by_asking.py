@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cdc_outbox.debezium.lint import Kind, find_in_text
+from cdc_outbox.debezium.lint import ConnectorKind, find_in_text
 from tests.proofs.proof import Proof
 
 _R = "transforms.outbox."
@@ -69,7 +69,7 @@ ANSWERED = (
     Answered(code="CC105", changes={"plugin.name": "pgoutptu"}, option="plugin.name", says="Value must be one of"),
     Answered(
         code="CC106",
-        kind=Kind.MARIADB,
+        kind=ConnectorKind.MARIADB,
         changes={"database.server.id": None},
         option="database.server.id",
         says="A value is required",
@@ -118,7 +118,7 @@ ANSWERED = (
     ),
     Answered(
         code="CC111",
-        kind=Kind.MARIADB,
+        kind=ConnectorKind.MARIADB,
         changes={"database.server.id": "0"},
         option="database.server.id",
         says="A positive, non-zero long value is expected",

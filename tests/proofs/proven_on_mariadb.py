@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import gettempdir
 from uuid import uuid4
 
-from cdc_outbox.debezium.lint import Config, Kind
+from cdc_outbox.debezium.lint import Config, ConnectorKind
 from cdc_outbox.message import Message
 from tests.proofs.place import MariaDbPlace
 from tests.proofs.proof import Changes, Proof
@@ -115,7 +115,7 @@ class OnMariaDb(Proof):
         instead: What is seen of a mended one.
     """
 
-    kind: Kind = Kind.MARIADB
+    kind: ConnectorKind = ConnectorKind.MARIADB
     shows: Seen
     act: Callable[[MariaDbPlace], object] = _write
     instead: Seen = _arrives

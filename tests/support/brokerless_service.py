@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 
 from cdc_outbox.consumer import Event, InboxTable, Limits, Outcome, SequenceMode, WireContract
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import ENDLESS
@@ -33,7 +33,7 @@ CONTRACT = WireContract(
     },
     topic="events",
 )
-TOPIC_PARTITION = Place("events", 0)
+TOPIC_PARTITION = TopicPartition("events", 0)
 
 
 def _nothing() -> None:
@@ -111,7 +111,7 @@ class BrokerlessService(ServiceTables):
             return outcome
 
     @contextmanager
-    def _session(self) -> Iterator[tuple[Session, Mapping[Place, int]]]:
+    def _session(self) -> Iterator[tuple[Session, Mapping[TopicPartition, int]]]:
         session = Session(lambda: psycopg.connect(self.dsn), self._know)
         try:
             tenures = finish(session.issue([TOPIC_PARTITION]))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.debezium.lint import NEWEST, Config, Kind, Version, find_configs
+from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version, find_configs
 from cdc_outbox.text_files.document import Document
 from cdc_outbox.text_files.json_text import read_json
 
@@ -59,22 +59,22 @@ _BINLOG = {
     "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
 }
 
-CLEAN: Mapping[Kind, dict[str, str]] = {
-    Kind.POSTGRESQL: _POSTGRESQL,
-    Kind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": Kind.MYSQL.value},
-    Kind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": Kind.MARIADB.value},
-    Kind.SQLSERVER: {
+CLEAN: Mapping[ConnectorKind, dict[str, str]] = {
+    ConnectorKind.POSTGRESQL: _POSTGRESQL,
+    ConnectorKind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": ConnectorKind.MYSQL.value},
+    ConnectorKind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": ConnectorKind.MARIADB.value},
+    ConnectorKind.SQLSERVER: {
         **_COMMON,
         **_HISTORY,
-        "connector.class": Kind.SQLSERVER.value,
+        "connector.class": ConnectorKind.SQLSERVER.value,
         "database.names": "orders",
         "table.include.list": "dbo\\.outbox",
         "predicates.isOutbox.pattern": "orders\\.orders\\.dbo\\.outbox",
     },
-    Kind.ORACLE: {
+    ConnectorKind.ORACLE: {
         **_COMMON,
         **_HISTORY,
-        "connector.class": Kind.ORACLE.value,
+        "connector.class": ConnectorKind.ORACLE.value,
         "database.dbname": "ORCLCDB",
         "table.include.list": "APP\\.OUTBOX",
         "lob.enabled": "true",
@@ -82,9 +82,9 @@ CLEAN: Mapping[Kind, dict[str, str]] = {
         "transforms.outbox.table.field.event.timestamp": "CREATED_AT",
         "transforms.outbox.table.fields.additional.placement": "TYPE:header:eventType",
     },
-    Kind.MONGODB: {
+    ConnectorKind.MONGODB: {
         **{option: value for option, value in _COMMON.items() if not option.startswith(("database", "transforms."))},
-        "connector.class": Kind.MONGODB.value,
+        "connector.class": ConnectorKind.MONGODB.value,
         "mongodb.connection.string": "${env:MONGODB}",
         "collection.include.list": "orders\\.outbox",
         "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
@@ -96,7 +96,7 @@ CLEAN: Mapping[Kind, dict[str, str]] = {
 }
 
 
-def changed(kind: Kind, changes: Mapping[str, str | None]) -> dict[str, str]:
+def changed(kind: ConnectorKind, changes: Mapping[str, str | None]) -> dict[str, str]:
     options: dict[str, str | None] = {**CLEAN[kind], **changes}
     return {option: value for option, value in options.items() if value is not None}
 

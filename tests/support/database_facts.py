@@ -2,9 +2,9 @@
 
 from cdc_outbox.databases.facts import (
     ColumnFacts,
+    ConnectorRoleFacts,
     DatabaseFacts,
     PublicationFacts,
-    RoleFacts,
     SlotFacts,
     TableFacts,
     WrittenFacts,
@@ -42,7 +42,7 @@ GOOD = DatabaseFacts(
     wal_level="logical",
     database="orders",
     free_slots=1,
-    role=RoleFacts(can_login=True, can_replicate=True),
+    role=ConnectorRoleFacts(can_login=True, can_replicate=True),
     table=TABLE,
     publication=PUBLICATION,
     slot=None,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cdc_outbox.consumer.delivery import Delivered, Delivery
-from cdc_outbox.consumer.fencing import Place, Tenure
-from cdc_outbox.consumer.handlers import BeforeCommit, Calls, Handler, Handlers
+from cdc_outbox.consumer.fencing import Assignment, TopicPartition
+from cdc_outbox.consumer.handlers import BeforeCommit, Handler, HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import Order
@@ -17,7 +17,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.telemetry import Metrics
 from cdc_outbox.testing import MemoryDatabase
 
-HOME = Place("orders", 0)
+HOME = TopicPartition("orders", 0)
 STEPS = {
     "begin": "begin",
     "claim": "claim",
@@ -46,7 +46,7 @@ class SpyDatabase(MemoryDatabase):
 
     def __init__(self) -> None:
         super().__init__()
-        self.committed.epochs[HOME] = Tenure(1, 1)
+        self.committed.epochs[HOME] = Assignment(1, 1)
         self.steps: list[str] = []
         self.within = False
         self.became: TransactionState | None = None
@@ -89,7 +89,7 @@ def deliver(
     handler: Handler | None = None,
     database: SpyDatabase | None = None,
     mode: SequenceMode = SequenceMode.GAPLESS,
-    held: Mapping[Place, int] | None = None,
+    held: Mapping[TopicPartition, int] | None = None,
     room: Room = ENDLESS,
     metrics: Metrics | None = None,
     before_commit: BeforeCommit | None = None,
@@ -102,7 +102,7 @@ def deliver(
     delivery = Delivery(
         stores=database.stores,
         driver=database,
-        calls=Calls(
+        calls=HandlerRunner(
             consumer="shipping",
             driver=database,
             handlers=handlers,

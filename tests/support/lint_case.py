@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.lint import NEWEST, Config, Kind, Version
+from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
 from tests.support.configs import changed, config_of
 
 EMPTY: Mapping[str, str | None] = {}
@@ -20,7 +20,7 @@ class Case:
     code: str
     at: str
     changes: Mapping[str, str | None] = field(default_factory=dict)
-    kind: Kind = Kind.POSTGRESQL
+    kind: ConnectorKind = ConnectorKind.POSTGRESQL
     version: Version = NEWEST
 
     def __str__(self) -> str:
@@ -31,6 +31,10 @@ class Case:
 
 
 def case(
-    code: str, at: str, value: str | None, kind: Kind = Kind.POSTGRESQL, more: Mapping[str, str | None] = EMPTY
+    code: str,
+    at: str,
+    value: str | None,
+    kind: ConnectorKind = ConnectorKind.POSTGRESQL,
+    more: Mapping[str, str | None] = EMPTY,
 ) -> Case:
     return Case(code=code, at=at, kind=kind, changes={at: value, **more})

@@ -17,7 +17,7 @@ from cdc_outbox.kafka.clients import consumer_settings
 from cdc_outbox.operations.comparison import TopicComparison
 from cdc_outbox.operations.connections import OpenDatabase
 from cdc_outbox.operations.prune import Pruned, PruneOptions
-from cdc_outbox.operations.prune_by_offset import OffsetWitness, Snapshot, offset_pruning
+from cdc_outbox.operations.prune_by_offset import OffsetProofSource, Snapshot, offset_pruning
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.testing.mariadb import make_mariadb
@@ -150,7 +150,7 @@ class Orders:
         """Return who reads, as a run would see it."""
         with self.connect() as connection:
             session = OpenDatabase(connection, PyMySql("pymysql"), self.spec.outbox.names(Dialect.MYSQL))
-            return OffsetWitness(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
+            return OffsetProofSource(self.spec, self.client, session, Snapshot(session)).find_delivery().reader
 
     def patch_offset(self, **changes: object) -> None:
         """Change by hand what only the product should change."""

@@ -15,7 +15,7 @@ from cdc_outbox import Event, Outbox, OutboxMode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.plan import Plan
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
@@ -149,7 +149,7 @@ topics:
         self.reports.clear()
         wanted = replace(QUICK_OPTIONS, **options)
         with self.connect() as connection:
-            database = Database(connection, Psycopg(), spec or self.spec)
+            database = PostgresqlDatabase(connection, Psycopg(), spec or self.spec)
             deployment = Deployment(
                 spec or self.spec,
                 self.client,

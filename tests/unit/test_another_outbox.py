@@ -65,7 +65,7 @@ def test_a_doctor_says_it_once(mode: str) -> None:
 def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     database: Any = Mock(read_surroundings=Mock(return_value=NO_TABLE), find_wal_end=Mock(return_value=None))
     connected = Connected(connector=Found(RUNS, ConnectorStatus("RUNNING", ())), offsets=[])
-    monkeypatch.setattr(preflight, "Database", lambda *_: database)
+    monkeypatch.setattr(preflight, "PostgresqlDatabase", lambda *_: database)
     monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
     found = [*look_at_postgresql(SPEC, nothing, nothing, nothing)]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from cdc_outbox.consumer.backlog import Backlog, BatchSize
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.message import Message
 from tests.support.events import make_event
@@ -103,7 +103,7 @@ def test_a_batch_has_no_more_bytes_than_the_limit_unless_one_event_has_them() ->
 def test_what_belongs_to_somebody_else_by_now_is_left_out() -> None:
     queue = backlog(item(1, 1), item(2), item(3, 1), item(4))
     queue.size.succeeded(2)
-    assert numbers(queue.take({Place("t", 0)})) == [2, 4]
+    assert numbers(queue.take({TopicPartition("t", 0)})) == [2, 4]
     assert len(queue) == 0
 
 
@@ -116,7 +116,7 @@ def test_what_may_kill_has_a_transaction_of_its_own() -> None:
 
 def test_a_partitions_events_can_be_dropped() -> None:
     queue = backlog(item(1, 1), item(2), item(3, 1))
-    assert queue.drop(Place("t", 1)) == [1, 3]
+    assert queue.drop(TopicPartition("t", 1)) == [1, 3]
     queue.size.succeeded(3)
     assert numbers(queue.take()) == [2]
 
@@ -149,8 +149,8 @@ def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
     queue.put([item(1, 1), item(2)])
     queue.put_unread(record(3, 1))
     queue.put_unread(record(4))
-    assert queue.waiting() == {Place("t", 0): 2, Place("t", 1): 2}
-    assert queue.drop(Place("t", 1)) == [1, 3]
+    assert queue.waiting() == {TopicPartition("t", 0): 2, TopicPartition("t", 1): 2}
+    assert queue.drop(TopicPartition("t", 1)) == [1, 3]
     queue.read_some()
     queue.size.succeeded(4)
     assert numbers(queue.take()) == [2, 4]

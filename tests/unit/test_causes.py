@@ -6,7 +6,7 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.wait import failure
-from cdc_outbox.debezium.diagnosis import KNOWN, cause_of
+from cdc_outbox.debezium.diagnosis import KNOWN_FAILURES, diagnosis_of
 
 JAVA, KAFKA, CONNECT = "java", "org.apache.kafka.common.errors.", "org.apache.kafka.connect.errors.ConnectException: "
 CONFIG, DEBEZIUM = "org.apache.kafka.common.config.ConfigException: ", "io.debezium.DebeziumException: "
@@ -79,7 +79,7 @@ CASES = (
 
 @pytest.mark.parametrize(("trace", "sentence", "remedy"), CASES)
 def test_a_known_trace_has_a_reason_and_a_remedy(trace: str, sentence: str, remedy: str) -> None:
-    cause = cause_of(trace)
+    cause = diagnosis_of(trace)
     assert cause is not None
     assert sentence in cause.sentence
     assert remedy in cause.remedy
@@ -89,8 +89,8 @@ def test_a_known_trace_has_a_reason_and_a_remedy(trace: str, sentence: str, reme
 
 def test_each_reason_is_given_by_some_trace() -> None:
     """One that stands behind another that says less would never be."""
-    given = {next(known for known in KNOWN if known.pattern.search(trace)) for trace, *_ in CASES}
-    assert set(KNOWN) - given == set()
+    given = {next(known for known in KNOWN_FAILURES if known.pattern.search(trace)) for trace, *_ in CASES}
+    assert set(KNOWN_FAILURES) - given == set()
 
 
 def test_an_unknown_trace_is_left_as_it_is() -> None:

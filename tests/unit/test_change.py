@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.debezium.diff import Change, changes_between, version_of
-from cdc_outbox.debezium.impact import Reach
-from cdc_outbox.debezium.lint import Kind
+from cdc_outbox.debezium.diff import OptionChange, changes_between, version_of
+from cdc_outbox.debezium.impact import ImpactLevel
+from cdc_outbox.debezium.lint import ConnectorKind
 from cdc_outbox.debezium.render import render
-from cdc_outbox.redaction import MASK, Veil
+from cdc_outbox.redaction import MASK, SecretRedactor
 from cdc_outbox.spec import parse_spec
 from tests.support.configs import CLEAN
 from tests.support.specs import MINIMAL
@@ -82,7 +82,7 @@ def test_what_differs_in_the_predicate_that_both_name_is_seen() -> None:
         {f"{ROUTER}route.by.field": "type"},
         {f"{ROUTER}table.field.event.key": "id"},
         {"table.include.list": "public.other"},
-        {"connector.class": Kind.MYSQL.value},
+        {"connector.class": ConnectorKind.MYSQL.value},
         {"plugin.name": "decoderbufs"},
     ],
 )
@@ -95,18 +95,18 @@ def test_what_loses_repeats_or_reorders_events_is_dangerous_either_way(changes: 
 @pytest.mark.parametrize(
     ("changes", "reach", "text"),
     [
-        ({"poll.interval.ms": "5"}, Reach.CONNECTOR, "sooner or later"),
-        ({"database.password": "${env:OTHER}"}, Reach.CONNECTOR, "logs in otherwise"),
-        ({"value.converter": JSON}, Reach.MESSAGES, "another form"),
-        ({PLACEMENT: f"{RENDERED[PLACEMENT]},tenant:header"}, Reach.MESSAGES, "get more headers"),
-        ({PLACEMENT: "type:header:eventType"}, Reach.MESSAGES, "lose a header"),
-        ({f"{ROUTER}route.tombstone.on.empty.payload": "true"}, Reach.MESSAGES, "another form"),
-        ({"topic.creation.default.partitions": "6"}, Reach.CONNECTOR, "do not exist yet"),
-        ({"max.batch.size": "99"}, Reach.CONNECTOR, "sooner or later"),
-        ({"slot.drop.on.stop": "true"}, Reach.CONNECTOR, "Nothing is known"),
+        ({"poll.interval.ms": "5"}, ImpactLevel.CONNECTOR, "sooner or later"),
+        ({"database.password": "${env:OTHER}"}, ImpactLevel.CONNECTOR, "logs in otherwise"),
+        ({"value.converter": JSON}, ImpactLevel.MESSAGES, "another form"),
+        ({PLACEMENT: f"{RENDERED[PLACEMENT]},tenant:header"}, ImpactLevel.MESSAGES, "get more headers"),
+        ({PLACEMENT: "type:header:eventType"}, ImpactLevel.MESSAGES, "lose a header"),
+        ({f"{ROUTER}route.tombstone.on.empty.payload": "true"}, ImpactLevel.MESSAGES, "another form"),
+        ({"topic.creation.default.partitions": "6"}, ImpactLevel.CONNECTOR, "do not exist yet"),
+        ({"max.batch.size": "99"}, ImpactLevel.CONNECTOR, "sooner or later"),
+        ({"slot.drop.on.stop": "true"}, ImpactLevel.CONNECTOR, "Nothing is known"),
     ],
 )
-def test_other_changes_say_what_consumers_notice(changes: Mapping[str, str], reach: Reach, text: str) -> None:
+def test_other_changes_say_what_consumers_notice(changes: Mapping[str, str], reach: ImpactLevel, text: str) -> None:
     [change] = changes_between(RENDERED, changed(changes))
     assert change.effect is not None
     assert (change.effect.reach, text in change.effect.text) == (reach, True)
@@ -124,8 +124,8 @@ def test_of_a_connector_that_does_not_exist_nobody_reads() -> None:
     assert not any(change.effect for change in found)
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_nothing_differs_from_itself(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ConnectorKind)
+def test_nothing_differs_from_itself(kind: ConnectorKind) -> None:
     assert changes_between(CLEAN[kind], CLEAN[kind]) == ()
 
 
@@ -152,7 +152,11 @@ def test_no_secret_is_shown_however_it_changes(option: str, secret: str) -> None
         "producer.override.sasl.jaas.config": f'x.PlainLoginModule required username="me" password="{secret}";',
         "value.converter.basic.auth.user.info": f"me:{secret}",
     }.get(option, secret)
-    for change in (Change(option, value, "${env:X}"), Change(option, None, value), Change(option, "x", value)):
+    for change in (
+        OptionChange(option, value, "${env:X}"),
+        OptionChange(option, None, value),
+        OptionChange(option, "x", value),
+    ):
         assert secret not in str(change)
         assert MASK in str(change)
 
@@ -162,7 +166,7 @@ def test_a_trace_that_quotes_a_secret_is_shown_without(secret: str) -> None:
     config = {"value.converter.basic.auth.user.info": f"me:{secret}", "slot.name": "orders"}
     config["producer.override.sasl.jaas.config"] = f'x.PlainLoginModule required password="{secret}";'
     trace = f"ConfigException: Invalid value me:{secret} for x; password='{secret}'; slot orders; ${{env:PASSWORD}}"
-    veil = Veil()
+    veil = SecretRedactor()
     veil.remember_options(config)
     shown = veil.over(trace)
     assert secret not in shown
@@ -170,13 +174,13 @@ def test_a_trace_that_quotes_a_secret_is_shown_without(secret: str) -> None:
 
 
 def test_a_password_is_not_shown_without_the_backslashes_that_it_was_written_with() -> None:
-    veil = Veil()
+    veil = SecretRedactor()
     veil.remember_options({"producer.override.sasl.jaas.config": r'x.LoginModule required password="hun\"ter\\2";'})
     assert veil.over('no login with hun"ter\\2') == f"no login with {MASK}"
 
 
 def test_an_empty_password_before_a_secret_hides_nothing_and_harms_nothing() -> None:
-    veil = Veil()
+    veil = SecretRedactor()
     veil.remember_options({"producer.override.sasl.jaas.config": 'x.LoginModule required password="" token="hunter2";'})
     assert veil.over("no login with hunter2") == f"no login with {MASK}"
 

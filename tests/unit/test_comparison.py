@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import UnprovenDeliveryError
@@ -27,13 +27,13 @@ class Topics:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
 
-    def places(self, topics: Sequence[str]) -> list[Place]:
-        return [Place(topic, 0) for topic in topics]
+    def places(self, topics: Sequence[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in topics]
 
-    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def bounds(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, (0, len(self._messages)))
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         for start, end in spans.values():
             yield from self._messages[start:end]
 
@@ -64,7 +64,7 @@ def row(event: Event) -> Row:
 def compare(rows: Sequence[Event], published: Sequence[Event], inbox: Inbox | None = None, *, since: int = 0) -> None:
     topics = Topics([CONTRACT.message_of(each) for each in published])
     comparison = TopicComparison(CONTRACT, cast("TopicReader", topics), cast("InboxStage", inbox) if inbox else None)
-    starts = {Place(topic, 0): since for topic in CONTRACT.topics} if since else None
+    starts = {TopicPartition(topic, 0): since for topic in CONTRACT.topics} if since else None
     comparison.refuse_missing(lambda: iter([row(each) for each in rows]), starts)
 
 

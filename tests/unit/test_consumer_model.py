@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer.delivery import Delivery, Outcome
-from cdc_outbox.consumer.fencing import Place, Tenure
-from cdc_outbox.consumer.handlers import Calls, Handlers
+from cdc_outbox.consumer.fencing import Assignment, TopicPartition
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
@@ -115,7 +115,7 @@ def test_what_waits_behind_an_event_that_fails_again_does_not_overtake_it(story:
         go_round(story, 2)
 
 
-def chain(story: Story, *, number: int, first: Place, second: Place) -> tuple[int, int]:
+def chain(story: Story, *, number: int, first: TopicPartition, second: TopicPartition) -> tuple[int, int]:
     """Have an event dead, and one behind it in another partition; return their numbers in the park."""
     story.oracle.disordered.add(story._aggregate(NONE, str(number)))
     story._homes[NONE, str(number)] = first
@@ -235,7 +235,7 @@ def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_aw
     running = story.world.consumers[0]
     running.turn()
     # Another one takes it in the database, and never had it from the group for long.
-    story.world.server.change(lambda now: now.epochs.update({PLACES[0]: Tenure(9, 1)}), ())
+    story.world.server.change(lambda now: now.epochs.update({PLACES[0]: Assignment(9, 1)}), ())
     story.write_more(kind=GAPLESS, number=0, events=2)
     running.client.refusals = 10
     story.world.sleep(2.0)
@@ -327,7 +327,7 @@ def item(failure: Failure) -> Item:
 
 
 def apply(database: MemoryDatabase, *items: Item) -> list[Outcome]:
-    calls = Calls(consumer="model", driver=database, handlers=Handlers())
+    calls = HandlerRunner(consumer="model", driver=database, handlers=Handlers())
     orders = orders_of(CONTRACT, (), ())
     delivery = Delivery(stores=database.stores, driver=database, calls=calls, order_of=orders.__getitem__)
     return finish(delivery.apply(items, None, {})).outcomes

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer.delivery import Outcome
-from cdc_outbox.consumer.fencing import Tenure
+from cdc_outbox.consumer.fencing import Assignment
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
@@ -187,7 +187,7 @@ def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_a
     database = SpyDatabase()
 
     def take_away(_event: Event, _connection: object) -> None:
-        database.now.epochs[HOME] = Tenure(2, 1)
+        database.now.epochs[HOME] = Assignment(2, 1)
 
     if looks == 1:
         take_away(make_event(1), None)
@@ -204,9 +204,9 @@ def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
     database = SpyDatabase()
 
     def move(_event: Event, _connection: object) -> None:
-        from cdc_outbox.consumer.ordering import Mark, aggregate_of
+        from cdc_outbox.consumer.ordering import Watermark, aggregate_of
 
-        database.now.marks[aggregate_of(make_event(1))] = Mark(1)
+        database.now.marks[aggregate_of(make_event(1))] = Watermark(1)
 
     with pytest.raises(WatermarkMovedError):
         deliver(make_event(1), handler=move, database=database)

@@ -6,18 +6,18 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cdc_outbox.cli.findings import FORMATS, as_annotations, as_json, as_sarif, as_text
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 
 FINDINGS = [
     Finding(
         code="CC201",
         severity=Severity.ERROR,
-        place=Place(document="connectors/a b,c:d%.json", path="errors.tolerance", line=7),
+        place=Location(document="connectors/a b,c:d%.json", path="errors.tolerance", line=7),
         message="skipped: 100 %\nof them.",
         remedy="Leave it out.",
     ),
-    Finding(code="CC602", severity=Severity.WARNING, place=Place(document="stdin"), message="Größe\x1b[2J\u202e."),
-    Finding(code="CC110", severity=Severity.NOTE, place=Place(document="y.yaml", line=2), message="late."),
+    Finding(code="CC602", severity=Severity.WARNING, place=Location(document="stdin"), message="Größe\x1b[2J\u202e."),
+    Finding(code="CC110", severity=Severity.NOTE, place=Location(document="y.yaml", line=2), message="late."),
 ]
 
 TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_outbox.debezium.lint import Kind, find_in_text, lint_all
+from cdc_outbox.debezium.lint import ConnectorKind, find_in_text, lint_all
 from cdc_outbox.debezium.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
 from tests.support.configs import CLEAN, D5, changed
@@ -80,7 +80,7 @@ def test_every_fixer_mends_one_of_the_hazards() -> None:
 def test_what_a_transform_has_no_more_is_left_out() -> None:
     unwrap = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
     added = {"transforms.unwrap.type": unwrap, "transforms.unwrap.sanitize.field.names": "true"}
-    text = json.dumps({**CLEAN[Kind.MONGODB], "transforms": "outbox,unwrap", **added})
+    text = json.dumps({**CLEAN[ConnectorKind.MONGODB], "transforms": "outbox,unwrap", **added})
     mended, done = fix(text, name="x.json")
     assert ([fixed.code for fixed in done], "sanitize" in mended) == (["CC226"], False)
 
@@ -93,15 +93,15 @@ def test_what_a_transform_has_no_more_is_left_out() -> None:
     ],
 )
 def test_an_option_that_the_router_had_under_another_name_is_renamed(option: str, value: str, becomes: str) -> None:
-    options = {**CLEAN[Kind.POSTGRESQL], option: value, "skipped.operations": "t"}
+    options = {**CLEAN[ConnectorKind.POSTGRESQL], option: value, "skipped.operations": "t"}
     options.pop(becomes, None)
     mended, done = fix(json.dumps(options), name="x.json")
     assert json.loads(mended)[becomes] == value
     assert (option in mended, done[0].code) == (False, "CC301")
 
 
-@pytest.mark.parametrize("kind", Kind)
-def test_what_is_right_stays_as_it_is(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", ConnectorKind)
+def test_what_is_right_stays_as_it_is(kind: ConnectorKind) -> None:
     for form, written in FORMS.items():
         text = written(CLEAN[kind])
         assert fix(text, name=form) == (text, [])
@@ -118,7 +118,7 @@ def test_what_is_right_stays_as_it_is(kind: Kind) -> None:
     ],
 )
 def test_what_can_be_meant_in_two_ways_is_left(option: str, value: str) -> None:
-    options = {**CLEAN[Kind.POSTGRESQL], option: value}
+    options = {**CLEAN[ConnectorKind.POSTGRESQL], option: value}
     if option == "truncate.handling.mode":
         del options["skipped.operations"]
     text = json.dumps(options)
@@ -177,13 +177,15 @@ def test_the_overrides_of_a_spec_are_mended_and_nothing_else_of_it() -> None:
 
 
 def test_a_version_that_has_the_old_name_keeps_it() -> None:
-    text = json.dumps({**CLEAN[Kind.MYSQL], "snapshot.mode": "schema_only", "snapshot.new.tables": "parallel"})
+    text = json.dumps({**CLEAN[ConnectorKind.MYSQL], "snapshot.mode": "schema_only", "snapshot.new.tables": "parallel"})
     assert [fixed.code for fixed in fix(text, name="x.json", version=(3, 7))[1]] == ["CC103", "CC104"]
     assert fix(text, name="x.json", version=(1, 9)) == (text, [])
 
 
 def test_the_ends_of_lines_stay() -> None:
-    text = FORMS["body.json"]({**CLEAN[Kind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"})
+    text = FORMS["body.json"](
+        {**CLEAN[ConnectorKind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"}
+    )
     text = text.replace('"plugin.name": "pgoutput",\r\n\t\t', "")
     mended, done = fix(text, name="x.json")
     assert [fixed.code for fixed in done] == ["CC103", "CC104", "CC601"]
@@ -195,8 +197,12 @@ def test_a_byte_order_mark_stays() -> None:
 
 
 @settings(max_examples=30)
-@given(st.lists(st.sampled_from(FIXABLE), min_size=2, max_size=6), st.sampled_from(Kind), st.sampled_from(list(FORMS)))
-def test_hazards_that_come_together_are_mended_together(cases: list[Case], kind: Kind, form: str) -> None:
+@given(
+    st.lists(st.sampled_from(FIXABLE), min_size=2, max_size=6),
+    st.sampled_from(ConnectorKind),
+    st.sampled_from(list(FORMS)),
+)
+def test_hazards_that_come_together_are_mended_together(cases: list[Case], kind: ConnectorKind, form: str) -> None:
     text = FORMS[form](changed(kind, {option: value for case in cases for option, value in case.changes.items()}))
     mended, done = fix(text, name=form)
     # A name that is right lets other rules see more.

@@ -10,7 +10,7 @@ import pytest
 
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.message import Message
-from cdc_outbox.operations.heartbeats import GRACE, Acceptance, Chain, Heartbeat, Kind, Stored, read_record
+from cdc_outbox.operations.heartbeats import GRACE, Acceptance, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 from cdc_outbox.operations.recovery import findings
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
@@ -48,7 +48,7 @@ def accepting(*ids: str, at: datetime = BEGIN) -> Acceptance:
     return Acceptance(ids=frozenset(ids), by="ops", at=at)
 
 
-def kinds(made: Chain, database: Stored | None = None) -> list[tuple[Kind, str]]:
+def kinds(made: Chain, database: Stored | None = None) -> list[tuple[HeartbeatKind, str]]:
     return [(found.kind, found.id) for found in made.breaks(database)]
 
 
@@ -70,7 +70,7 @@ def test_what_is_not_published_yet_shows_nothing_for_a_while(behind: int) -> Non
 
 def test_a_restored_database_shows_at_the_first_look_before_it_writes() -> None:
     [found] = chain(*OLD).breaks(stored(OLD[:14]))
-    assert (found.kind, found.id) == (Kind.WENT_BACK, "a14+")
+    assert (found.kind, found.id) == (HeartbeatKind.WENT_BACK, "a14+")
     assert "went back to heartbeat 14, though 18 of 2026-11-22 00:18:00+0000 is in the topic" in found.text
     assert "committed between 2026-11-22 00:14:00+0000 and the restore need not be in it" in found.text
 
@@ -87,7 +87,7 @@ def test_what_a_restore_took_lies_between_the_last_joint_heartbeat_and_the_first
 
 @pytest.mark.parametrize("since", range(1, 10))
 def test_it_shows_while_the_topic_is_silent_however_many_it_wrote(since: int) -> None:
-    assert kinds(chain(*OLD), stored(RESTORED[: 14 + since])) == [(Kind.WENT_BACK, "b15")]
+    assert kinds(chain(*OLD), stored(RESTORED[: 14 + since])) == [(HeartbeatKind.WENT_BACK, "b15")]
 
 
 def test_everything_is_published_before_the_last_joint_heartbeat_unless_the_topic_shows_a_break() -> None:
@@ -103,20 +103,20 @@ def test_everything_is_published_before_the_last_joint_heartbeat_unless_the_topi
 
 
 def test_the_topic_alone_shows_it_when_the_new_history_arrives() -> None:
-    assert kinds(chain(*OLD, *RESTORED[14:])) == [(Kind.WENT_BACK, "b15")]
-    assert kinds(chain(*OLD, *RESTORED[14:]), stored(RESTORED)) == [(Kind.WENT_BACK, "b15")]
+    assert kinds(chain(*OLD, *RESTORED[14:])) == [(HeartbeatKind.WENT_BACK, "b15")]
+    assert kinds(chain(*OLD, *RESTORED[14:]), stored(RESTORED)) == [(HeartbeatKind.WENT_BACK, "b15")]
 
 
 def test_events_that_the_log_passed_over_are_a_gap() -> None:
     [found] = chain(*OLD, *RESTORED[20:]).breaks(stored(RESTORED))
-    assert (found.kind, found.id) == (Kind.GAP, "b21")
+    assert (found.kind, found.id) == (HeartbeatKind.GAP, "b21")
     assert "heartbeats 19 to 20 never came" in found.text
 
 
 @pytest.mark.parametrize("passed", [1, 2, 3, 4])
 def test_the_number_that_the_last_heartbeat_had_shows_another_history_and_no_gap(passed: int) -> None:
     [found] = chain(*OLD, *RESTORED[14 + passed :]).breaks()
-    assert (found.kind, found.id) == (Kind.WENT_BACK, f"b{15 + passed}")
+    assert (found.kind, found.id) == (HeartbeatKind.WENT_BACK, f"b{15 + passed}")
     assert f"heartbeat {15 + passed} of" in found.text
     assert "committed between its backup and" in found.text
 
@@ -124,39 +124,39 @@ def test_the_number_that_the_last_heartbeat_had_shows_another_history_and_no_gap
 def test_a_database_without_the_state_begins_at_one_again() -> None:
     fresh = beats(3, branch="c")
     [nothing] = chain(*OLD).breaks(replace(stored([]), table="public.outbox_heartbeats"))
-    assert (nothing.kind, nothing.id) == (Kind.NONE, "a18+")
+    assert (nothing.kind, nothing.id) == (HeartbeatKind.NONE, "a18+")
     assert nothing.text == "the topic has 18 heartbeats, and public.outbox_heartbeats has none"
     [finding] = findings("heartbeats", [nothing], "orders")
     assert (finding.code, "Look first whether the connector reads this" in finding.remedy) == ("OP401", True)
-    assert kinds(chain(*OLD), stored(fresh)) == [(Kind.WENT_BACK, "c1")]
-    assert kinds(chain(*OLD, *fresh)) == [(Kind.WENT_BACK, "c1")]
+    assert kinds(chain(*OLD), stored(fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
+    assert kinds(chain(*OLD, *fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
 
 
 def test_two_databases_take_turns_and_are_found_again_after_an_acceptance() -> None:
     clone, original = beats(3, after=OLD[-1], branch="c"), beats(3, after=OLD[-1])
     turns = [each for pair in zip(original, clone, strict=True) for each in pair]
-    assert kinds(chain(*OLD, *turns)) == [(Kind.WENT_BACK, "c19"), (Kind.TWO, "c21")]
+    assert kinds(chain(*OLD, *turns)) == [(HeartbeatKind.WENT_BACK, "c19"), (HeartbeatKind.TWO, "c21")]
     accepted = accepting("c19", "c21")
     assert kinds(chain(*OLD, *turns, accepted)) == []
     [more] = beats(1, after=original[-1])
-    assert kinds(chain(*OLD, *turns, accepted, more)) == [(Kind.TWO, "a22")]
+    assert kinds(chain(*OLD, *turns, accepted, more)) == [(HeartbeatKind.TWO, "a22")]
 
 
 def test_an_acceptance_ends_one_finding_and_not_the_next() -> None:
     made = chain(*OLD, *RESTORED[14:], accepting("b15"))
     assert kinds(made, stored(RESTORED)) == []
     again = [*RESTORED[:20], *beats(2, after=RESTORED[19], branch="d")]
-    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "d21")]
+    assert kinds(made, stored(again)) == [(HeartbeatKind.WENT_BACK, "d21")]
     for each in again[20:]:
         made.add(each)
-    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "d21")]
+    assert kinds(made, stored(again)) == [(HeartbeatKind.WENT_BACK, "d21")]
 
 
 def test_a_second_restore_to_the_same_state_is_another_finding() -> None:
     made = chain(*OLD, *RESTORED[14:], accepting("b15"))
     again = [*OLD[:14], *beats(1, after=OLD[13], branch="e")]
-    assert kinds(made, stored(again)) == [(Kind.WENT_BACK, "e15")]
-    assert kinds(made, stored(OLD[:14])) == [(Kind.WENT_BACK, "a14+")]
+    assert kinds(made, stored(again)) == [(HeartbeatKind.WENT_BACK, "e15")]
+    assert kinds(made, stored(OLD[:14])) == [(HeartbeatKind.WENT_BACK, "a14+")]
 
 
 @pytest.mark.parametrize(("number", "missing"), [(2, "heartbeat 1"), (10, "heartbeats 1 to 9")])
@@ -164,7 +164,7 @@ def test_a_topic_that_was_made_anew_or_whose_first_heartbeats_never_came_does_no
     number: int, missing: str
 ) -> None:
     made = chain(*OLD[number - 1 :])
-    assert kinds(made) == [(Kind.ANEW, f"a{number}")]
+    assert kinds(made) == [(HeartbeatKind.ANEW, f"a{number}")]
     assert [each.text.partition(", and what")[0] for each in made.breaks()] == [
         f"the topic begins with heartbeat {number}: either it was made anew, or {missing} never came"
     ]
@@ -178,15 +178,15 @@ def test_silence_is_told_after_a_while() -> None:
     late = GRACE + timedelta(seconds=1)
     assert kinds(chain(*OLD), stored(OLD, later=late)) == []  # a connector that is stopped writes none
     [written] = chain(*OLD).breaks(stored(OLD, later=late, runs=True))
-    assert (written.kind, "no heartbeat was written since" in written.text) == (Kind.SILENT, True)
+    assert (written.kind, "no heartbeat was written since" in written.text) == (HeartbeatKind.SILENT, True)
     [arrived] = chain(*OLD[:17]).breaks(stored(OLD, later=late, runs=False))
-    assert (arrived.kind, "heartbeat 18" in arrived.text) == (Kind.SILENT, True)
+    assert (arrived.kind, "heartbeat 18" in arrived.text) == (HeartbeatKind.SILENT, True)
 
 
 @pytest.mark.parametrize(
-    ("minutes", "expected"), [(3, []), (4, [(Kind.SILENT, "b19!")]), (1400, [(Kind.SILENT, "b19!")])]
+    ("minutes", "expected"), [(3, []), (4, [(HeartbeatKind.SILENT, "b19!")]), (1400, [(HeartbeatKind.SILENT, "b19!")])]
 )
-def test_silence_after_an_acceptance_is_told(minutes: int, expected: list[tuple[Kind, str]]) -> None:
+def test_silence_after_an_acceptance_is_told(minutes: int, expected: list[tuple[HeartbeatKind, str]]) -> None:
     """A restore is accepted at 00:18 before anything is published, and publication or offset are still wrong."""
     made = chain(*OLD, accepting("b15", at=RESTORED[17].at))
     there = [*OLD[:14], *beats(4 + minutes, after=OLD[13], branch="b")]
@@ -194,7 +194,7 @@ def test_silence_after_an_acceptance_is_told(minutes: int, expected: list[tuple[
     assert kinds(made, stored(there, later=late, runs=True)) == expected
     for each in there[18:]:  # once the log has passed the offset, only what it passed over is left
         made.add(each)
-    assert kinds(made, stored(there, later=late, runs=True)) == [(Kind.WENT_BACK, "b19")]
+    assert kinds(made, stored(there, later=late, runs=True)) == [(HeartbeatKind.WENT_BACK, "b19")]
 
 
 def test_a_connector_that_is_stopped_after_an_acceptance_is_not_silent() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from cdc_outbox.consumer.group import Keeper
+from cdc_outbox.consumer.group import BackgroundPoller
 from tests.support.rig import eventually
 
 Places = set[tuple[str, int]]
@@ -33,8 +33,8 @@ class SpyClient:
 
 
 @contextmanager
-def kept(client: Any, **options: Any) -> Iterator[Keeper]:
-    keeper = Keeper(client, **options)
+def kept(client: Any, **options: Any) -> Iterator[BackgroundPoller]:
+    keeper = BackgroundPoller(client, **options)
     try:
         yield keeper
     finally:

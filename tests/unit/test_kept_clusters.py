@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.contexts_file import read_contexts
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.cluster import Cluster, Keeper
+from cdc_outbox.connect.cluster import Cluster, ManagedBy
 from cdc_outbox.errors import ConfigError, ConnectError
 from tests.support.connect_server import Answer, Asked, answering
 
@@ -39,7 +39,7 @@ def running_on(worker: str) -> Callable[[Asked], Answer]:
 )
 def test_a_cluster_that_is_said_to_be_strimzis_is_not_written_to(write: Callable[[ConnectClient], None]) -> None:
     with answering(lambda _asked: (200, {})) as (url, asked):
-        client = ConnectClient(Cluster(urls=(url,), keeper=Keeper.STRIMZI))
+        client = ConnectClient(Cluster(urls=(url,), keeper=ManagedBy.STRIMZI))
         with pytest.raises(ConnectError, match="it would undo what is written by REST") as caught:
             write(client)
         client.restart("orders", only_failed=True)  # which no resource contradicts
@@ -53,12 +53,12 @@ def test_a_cluster_that_is_said_to_be_strimzis_is_not_written_to(write: Callable
     ("worker", "keeper", "refuses"),
     [
         (PODS, None, True),
-        (PODS, Keeper.REST, False),
+        (PODS, ManagedBy.REST, False),
         ("my-connect-connect-1.other-connect.kafka.svc:8083", None, False),
         ("connect-1:8083", None, False),
     ],
 )
-def test_strimzis_pods_are_seen_by_their_names(worker: str, keeper: Keeper | None, *, refuses: bool) -> None:
+def test_strimzis_pods_are_seen_by_their_names(worker: str, keeper: ManagedBy | None, *, refuses: bool) -> None:
     with answering(running_on(worker)) as (url, _asked):
         client = ConnectClient(replace(Cluster(urls=(url,)), keeper=keeper))
         if refuses:
@@ -104,7 +104,7 @@ def test_a_context_says_who_keeps_the_connectors(tmp_path: Path) -> None:
     (tmp_path / "cdc-outbox.yaml").write_text(text)
     cluster = read_contexts({}, named=tmp_path / "cdc-outbox.yaml").find("k8s").cluster()
     assert cluster is not None
-    assert cluster.keeper is Keeper.STRIMZI
+    assert cluster.keeper is ManagedBy.STRIMZI
     (tmp_path / "cdc-outbox.yaml").write_text(text.replace("strimzi", "helm"))
     with pytest.raises(ConfigError, match="managed_by: is rest or strimzi"):
         read_contexts({}, named=tmp_path / "cdc-outbox.yaml")

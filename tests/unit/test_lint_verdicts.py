@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import Kind, lint
+from cdc_outbox.debezium.lint import ConnectorKind, lint
 from cdc_outbox.finding import Severity
 from tests.support.configs import BINARY, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 
@@ -32,7 +32,7 @@ def behind(java_class: str, **options: str) -> dict[str, str | None]:
 
 
 def errors(changes: Changes) -> list[str]:
-    found = lint(config_of(changed(Kind.POSTGRESQL, changes)))
+    found = lint(config_of(changed(ConnectorKind.POSTGRESQL, changes)))
     return [finding.code for finding in found if finding.severity is Severity.ERROR]
 
 
@@ -140,8 +140,8 @@ def test_where_events_arrived_there_is_no_error(changes: Changes) -> None:
 
 
 def test_a_predicate_with_blanks_is_offered_without_them() -> None:
-    found = lint(config_of(changed(Kind.POSTGRESQL, {f"{_R}predicate": " isOutbox "})))
+    found = lint(config_of(changed(ConnectorKind.POSTGRESQL, {f"{_R}predicate": " isOutbox "})))
     assert [finding.remedy for finding in found if finding.code == "CC214"] == [
         "Write isOutbox: Connect takes the blanks for a part of the name."
     ]
-    assert TOPIC_NAMES in changed(Kind.POSTGRESQL, {}).values()
+    assert TOPIC_NAMES in changed(ConnectorKind.POSTGRESQL, {}).values()

@@ -13,15 +13,15 @@ import pytest
 from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
 from cdc_outbox.consumer import group as keeper_module
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Ownership, Place, Tenure, TopicId
-from cdc_outbox.consumer.group import Keeper, subscribe
+from cdc_outbox.consumer.fencing import Assignment, Ownership, TopicId, TopicPartition
+from cdc_outbox.consumer.group import BackgroundPoller, subscribe
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
-from cdc_outbox.consumer.retries import Poison
-from cdc_outbox.consumer.start_offsets import Partition, Partitions
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.retries import RetryTracker
+from cdc_outbox.consumer.start_offsets import GroupPartitions, PartitionOffsets
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -39,7 +39,7 @@ from tests.support.events import make_event
 
 EVENTS = 20_000
 OUTAGE_SECONDS = 2 * 3600.0
-PLACE = Place("outbox.event.order", 0)
+PLACE = TopicPartition("outbox.event.order", 0)
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 
 
@@ -78,25 +78,27 @@ class Second:
     async def close(self) -> None:
         """Nothing is open."""
 
-    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
-        return {place: Tenure(1, 0, topic_id=topic_ids[place.topic]) for place in places}
+    async def issue(
+        self, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId]
+    ) -> Mapping[TopicPartition, Assignment]:
+        return {place: Assignment(1, 0, topic_id=topic_ids[place.topic]) for place in places}
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
+    async def compare(self, held: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]) -> bool:
         """Nothing is ever lost."""
         del held, stored
         return True
 
-    async def finish(self, held: Mapping[Place, int]) -> None:
+    async def finish(self, held: Mapping[TopicPartition, int]) -> None:
         """Nothing is noted."""
 
     async def apply(
         self,
         items: Sequence[Item],
-        _held: Mapping[Place, int],
+        _held: Mapping[TopicPartition, int],
         _room: int,
         _meanwhile: object,
         *,
-        stored: Mapping[Place, int],
+        stored: Mapping[TopicPartition, int],
     ) -> Delivered:
         del stored
         self.clock += 0.01
@@ -133,11 +135,11 @@ class Second:
         seconds = item.failure.retry_seconds
         self.rows[item.event_id] = row, None if seconds is None else self.clock + seconds
 
-    async def find_parked_places(self) -> set[Place]:
+    async def find_parked_places(self) -> set[TopicPartition]:
         return {PLACE} if self.rows else set()
 
     async def find_due(
-        self, _owned: Iterable[Place], limit: int, most_bytes: float, *, counts: bool
+        self, _owned: Iterable[TopicPartition], limit: int, most_bytes: float, *, counts: bool
     ) -> tuple[list[ParkedEvent], list[ParkedCount]]:
         assert (most_bytes, counts) == (Limits().batch_bytes, True)
         due = [row for row, due_at in self.rows.values() if due_at is not None and due_at <= self.clock]
@@ -151,8 +153,8 @@ class Second:
 
 
 class _Partitions:
-    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
-        return {place: Partition(TopicId(), 0, 0, None) for place in places}
+    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
+        return {place: PartitionOffsets(TopicId(), 0, 0, None) for place in places}
 
 
 class _Waits:
@@ -183,7 +185,7 @@ def consume(second: Second, events: int, *, aggregates: int, until: float) -> No
     finish(running.run(is_stopping))
 
 
-def append(group: Group, place: Place, aggregate_id: str, sequence: int) -> None:
+def append(group: Group, place: TopicPartition, aggregate_id: str, sequence: int) -> None:
     """Write the message of an event into a partition."""
     message = CONTRACT.message_of(make_event(sequence, aggregate_id))
     fields = {"topic": place.topic, "partition": place.partition, "offset": len(group.logs[place])}
@@ -193,11 +195,11 @@ def append(group: Group, place: Place, aggregate_id: str, sequence: int) -> None
 def rig(
     second: Second,
     group: Group,
-    keeper_type: Callable[[Any], Keeper],
+    keeper_type: Callable[[Any], BackgroundPoller],
     *,
-    partitions: Partitions | None = None,
+    partitions: GroupPartitions | None = None,
     waits: Waits | None = None,
-) -> tuple[Loop, Client, Keeper]:
+) -> tuple[Loop, Client, BackgroundPoller]:
     """Return a consumer's loop that is given all partitions, its client and its keeper."""
     done, ownership = Offsets(), Ownership(clock=second.monotonic)
     client = Client(group, lambda _step: None, done.answered)
@@ -205,7 +207,7 @@ def rig(
         group.give(place, client)
     limits, untyped = Limits(), cast("Any", client)
     keeper = keeper_type(untyped)
-    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
+    watch = ConsumerStats(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
     subscribe(untyped, CONTRACT.topics, keeper, done, ownership, limits, watch)
     running = Loop(
         untyped,
@@ -216,7 +218,7 @@ def rig(
         partitions=partitions or _Partitions(),
         contract=CONTRACT,
         limits=limits,
-        poison=Poison(Retry(), random=ShortestPauses(), clock=second.monotonic),
+        poison=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
         watch=watch,
         waits=waits or _Waits(second),
         random=ShortestPauses(),
@@ -258,7 +260,7 @@ def test_an_event_that_fails_for_three_hours_is_dead_after_all(second: Second) -
 class Fenced(Second):
     """A database that gives the partition to another consumer while a batch of eight is at work."""
 
-    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         if len(items) == 8 and 8 not in self.sizes:
             self.sizes.append(8)
             raise PartitionLostError("belongs to another consumer now", places=(PLACE,))
@@ -277,7 +279,7 @@ def test_a_batch_whose_partition_was_lost_comes_again_in_halves(monkeypatch: pyt
 class Slow(Second):
     """A database whose handlers take half a second for each event."""
 
-    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         self.clock += 0.5 * len(items)
         return await super().apply(items, *arguments, stored=stored)
 
@@ -294,7 +296,7 @@ def test_slow_handlers_have_batches_that_end_in_time(monkeypatch: pytest.MonkeyP
 class Waiting(Second):
     """A database whose consumer has nothing but events without a handler; others come in the middle of an hour."""
 
-    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         if self.clock < self.back_at:
             self.attempts += 1
             raise NoHandlerError("in the topics: Charged" if self.clock < self.back_at / 2 else "Charged, Opened")
@@ -335,28 +337,30 @@ class Away(Second):
     async def close(self) -> None:
         self.waits("close")
 
-    async def compare(self, held: Mapping[Place, int], stored: Mapping[Place, int]) -> bool:
+    async def compare(self, held: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]) -> bool:
         self.waits("compare")
         return await super().compare(held, stored)
 
-    async def issue(self, places: Iterable[Place], topic_ids: Mapping[str, TopicId]) -> Mapping[Place, Tenure]:
+    async def issue(
+        self, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId]
+    ) -> Mapping[TopicPartition, Assignment]:
         self.waits("issue")
         return await super().issue(places, topic_ids)
 
-    async def finish(self, held: Mapping[Place, int]) -> None:
+    async def finish(self, held: Mapping[TopicPartition, int]) -> None:
         self.waits("finish")
 
-    async def find_parked_places(self) -> set[Place]:
+    async def find_parked_places(self) -> set[TopicPartition]:
         self.waits("find_parked_places")
         return await super().find_parked_places()
 
-    async def find_due(self, owned: Iterable[Place], limit: int, most_bytes: float, *, counts: bool) -> Any:
+    async def find_due(self, owned: Iterable[TopicPartition], limit: int, most_bytes: float, *, counts: bool) -> Any:
         self.waits("find_due")
         if self.step in {"close", "sleep"}:
             raise DatabaseUnavailableError("terminating connection")
         return await super().find_due(owned, limit, most_bytes, counts=counts)
 
-    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[Place, int]) -> Delivered:
+    async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         self.waits("apply")
         return await super().apply(items, *arguments, stored=stored)
 
@@ -368,12 +372,12 @@ class _Replaced(_Partitions):
         self._then = then
         self.asked = 0
 
-    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
         self.asked += 1
         if self.asked > 1 and isinstance(self._then, BrokerUnavailableError):
             raise self._then
         found = self._then if self.asked > 1 and isinstance(self._then, TopicId) else TopicId("here", "first")
-        return {place: Partition(found, 0, 0, None) for place in places}
+        return {place: PartitionOffsets(found, 0, 0, None) for place in places}
 
 
 @pytest.mark.parametrize("then", [TopicId("here", "second"), TopicId("there", "first")])
@@ -399,7 +403,7 @@ class _AwayPartitions(_Partitions):
     def __init__(self, away: Away) -> None:
         self._away = away
 
-    def find(self, places: Iterable[Place]) -> Mapping[Place, Partition]:
+    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
         self._away.waits("find")
         return super().find(places)
 
@@ -422,7 +426,9 @@ def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch
     monkeypatch.setattr(keeper_module, "_PATIENCE_SECONDS", 0.05)
     away, group = Away(step), Group([PLACE])
     append(group, PLACE, "a", 1)
-    running, client, keeper = rig(away, group, Keeper, partitions=_AwayPartitions(away), waits=_AwayWaits(away))
+    running, client, keeper = rig(
+        away, group, BackgroundPoller, partitions=_AwayPartitions(away), waits=_AwayWaits(away)
+    )
     served, polls = client.poll, []
 
     def poll(seconds: float) -> object:

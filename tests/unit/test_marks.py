@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
-from cdc_outbox.operations.delivery_proof import Delivery, Mark, decide
+from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof, decide
 from cdc_outbox.operations.prune import PruneOptions
 from cdc_outbox.operations.prune_by_slot import Slot, delivery_of, ends_at
 
@@ -17,12 +17,14 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 SLOT = Slot(plugin="pgoutput", database="orders", wal_status="reserved", reason="", confirmed=Lsn(7), reader="42")
 
 
-def mark(position: int, reader: str = "42") -> Mark[int]:
-    return Mark(position=position, oldest=100 + position, reader=reader, taken_at=NOON + timedelta(minutes=position))
+def mark(position: int, reader: str = "42") -> Checkpoint[int]:
+    return Checkpoint(
+        position=position, oldest=100 + position, reader=reader, taken_at=NOON + timedelta(minutes=position)
+    )
 
 
-def delivery(confirmed: int, reader: str = "42") -> Delivery[int]:
-    return Delivery(kind="slot", name="orders_outbox", confirmed=confirmed, reader=reader)
+def delivery(confirmed: int, reader: str = "42") -> DeliveryProof[int]:
+    return DeliveryProof(kind="slot", name="orders_outbox", confirmed=confirmed, reader=reader)
 
 
 def test_the_newest_mark_that_was_passed_counts() -> None:
@@ -59,7 +61,9 @@ marks = st.lists(st.builds(mark, st.integers(0, 9), readers))
 
 
 @given(marks, st.integers(0, 9), readers)
-def test_only_a_mark_that_its_own_reader_passed_counts(marks: list[Mark[int]], confirmed: int, reader: str) -> None:
+def test_only_a_mark_that_its_own_reader_passed_counts(
+    marks: list[Checkpoint[int]], confirmed: int, reader: str
+) -> None:
     verdict = decide(marks, delivery(confirmed, reader))
     passed = [mark for mark in marks if reader and mark.reader == reader and mark.position <= confirmed]
     assert verdict.mark == (passed[-1] if passed else None)
@@ -68,7 +72,9 @@ def test_only_a_mark_that_its_own_reader_passed_counts(marks: list[Mark[int]], c
 
 def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
     found = delivery_of("orders_outbox", SLOT, database="orders")
-    assert found == Delivery(kind="slot", name="orders_outbox", confirmed=Lsn(7), reader="42", read_by="process 42")
+    assert found == DeliveryProof(
+        kind="slot", name="orders_outbox", confirmed=Lsn(7), reader="42", read_by="process 42"
+    )
 
 
 @pytest.mark.parametrize(

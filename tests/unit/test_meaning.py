@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import Kind, find_configs
-from cdc_outbox.debezium.normalized_config import Meaning, differences
+from cdc_outbox.debezium.lint import ConnectorKind, find_configs
+from cdc_outbox.debezium.normalized_config import NormalizedConfig, differences
 from cdc_outbox.text_files.document import Document
 from tests.support.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of
 
@@ -14,10 +14,10 @@ VALUE_TO_KEY = "org.apache.kafka.connect.transforms.ValueToKey"
 CLOUD_EVENTS = "io.debezium.converters.CloudEventsConverter"
 PLACEMENT = f"{ROUTER}table.fields.additional.placement"
 TOPIC = f"{ROUTER}route.topic.replacement"
-RENAMED = {option.replace(ROUTER, "transforms.saga."): value for option, value in CLEAN[Kind.MYSQL].items()}
+RENAMED = {option.replace(ROUTER, "transforms.saga."): value for option, value in CLEAN[ConnectorKind.MYSQL].items()}
 
 
-def keys(kind: Kind, changes: Mapping[str, str | None]) -> list[str]:
+def keys(kind: ConnectorKind, changes: Mapping[str, str | None]) -> list[str]:
     """Return in what a clean configuration and a changed one differ, from either side."""
     before, after = config_of(CLEAN[kind]), config_of(changed(kind, changes))
     found = [difference.key for difference in differences(before, after)]
@@ -28,69 +28,77 @@ def keys(kind: Kind, changes: Mapping[str, str | None]) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        (Kind.POSTGRESQL, {"errors.tolerance": "none", "max.batch.size": "2048"}),
-        (Kind.POSTGRESQL, {"slot.drop.on.stop": "FALSE", "tasks.max": "7", "database.sslcert": ""}),
-        (Kind.POSTGRESQL, {"skipped.operations": "t, d,u", "tombstones.on.delete": "False"}),
-        (Kind.POSTGRESQL, {"connector.class": "PostgresConnector", "publication.autocreate.mode": "DISABLED"}),
-        (Kind.POSTGRESQL, {"table.include.list": "public.outbox", "schema.include.list": "pub.*"}),
-        (Kind.POSTGRESQL, {"predicates.isOutbox.pattern": "orders.*"}),
-        (Kind.POSTGRESQL, {f"{ROUTER}predicate": None, "predicates": None}),
-        (Kind.POSTGRESQL, {f"{ROUTER}negate": "true", "predicates.isOutbox.pattern": "elsewhere"}),
-        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.id": None, f"{ROUTER}route.by.field": None}),
-        (Kind.POSTGRESQL, {f"{ROUTER}route.topic.regex": "(.*)", TOPIC: "outbox.event.$1"}),
-        (Kind.POSTGRESQL, {TOPIC: None}),
-        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.type": "type", "transforms.unused.type": "x"}),
-        (Kind.POSTGRESQL, {f"{ROUTER}table.json.payload.null.behavior": "optional_bytes"}),
-        (Kind.POSTGRESQL, {"key.converter": "StringConverter", "value.converter.schemas.enable": "false"}),
-        (Kind.POSTGRESQL, {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}),
-        (Kind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-8", "no.such.option": "1"}),
-        (Kind.MYSQL, {"snapshot.mode": "schema_only"}),
-        (Kind.MYSQL, {"topic.prefix": None, "database.server.name": "orders"}),
-        (Kind.MYSQL, {"database.include.list": "orders", "database.server.id": "4711"}),
+        (ConnectorKind.POSTGRESQL, {"errors.tolerance": "none", "max.batch.size": "2048"}),
+        (ConnectorKind.POSTGRESQL, {"slot.drop.on.stop": "FALSE", "tasks.max": "7", "database.sslcert": ""}),
+        (ConnectorKind.POSTGRESQL, {"skipped.operations": "t, d,u", "tombstones.on.delete": "False"}),
+        (ConnectorKind.POSTGRESQL, {"connector.class": "PostgresConnector", "publication.autocreate.mode": "DISABLED"}),
+        (ConnectorKind.POSTGRESQL, {"table.include.list": "public.outbox", "schema.include.list": "pub.*"}),
+        (ConnectorKind.POSTGRESQL, {"predicates.isOutbox.pattern": "orders.*"}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}predicate": None, "predicates": None}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}negate": "true", "predicates.isOutbox.pattern": "elsewhere"}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}table.field.event.id": None, f"{ROUTER}route.by.field": None}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}route.topic.regex": "(.*)", TOPIC: "outbox.event.$1"}),
+        (ConnectorKind.POSTGRESQL, {TOPIC: None}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}table.field.event.type": "type", "transforms.unused.type": "x"}),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}table.json.payload.null.behavior": "optional_bytes"}),
+        (ConnectorKind.POSTGRESQL, {"key.converter": "StringConverter", "value.converter.schemas.enable": "false"}),
+        (ConnectorKind.POSTGRESQL, {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}),
+        (ConnectorKind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-8", "no.such.option": "1"}),
+        (ConnectorKind.MYSQL, {"snapshot.mode": "schema_only"}),
+        (ConnectorKind.MYSQL, {"topic.prefix": None, "database.server.name": "orders"}),
+        (ConnectorKind.MYSQL, {"database.include.list": "orders", "database.server.id": "4711"}),
         (
-            Kind.MYSQL,
+            ConnectorKind.MYSQL,
             {
                 "schema.history.internal.kafka.topic": None,
                 "database.history.kafka.topic": "history.orders",
                 "schema.history.internal": "io.debezium.storage.kafka.history.KafkaSchemaHistory",
             },
         ),
-        (Kind.ORACLE, {f"{ROUTER}table.field.event.id": "ID", f"{ROUTER}route.by.field": "AGGREGATETYPE"}),
-        (Kind.SQLSERVER, {"tasks.max": "1"}),
-        (Kind.MONGODB, {f"{ROUTER}collection.field.event.id": "_id"}),
-        (Kind.MONGODB, {f"{ROUTER}collection.field.event.key": "aggregateid"}),
+        (ConnectorKind.ORACLE, {f"{ROUTER}table.field.event.id": "ID", f"{ROUTER}route.by.field": "AGGREGATETYPE"}),
+        (ConnectorKind.SQLSERVER, {"tasks.max": "1"}),
+        (ConnectorKind.MONGODB, {f"{ROUTER}collection.field.event.id": "_id"}),
+        (ConnectorKind.MONGODB, {f"{ROUTER}collection.field.event.key": "aggregateid"}),
     ],
 )
-def test_another_spelling_is_no_difference(kind: Kind, changes: Mapping[str, str | None]) -> None:
+def test_another_spelling_is_no_difference(kind: ConnectorKind, changes: Mapping[str, str | None]) -> None:
     assert keys(kind, changes) == []
 
 
 @pytest.mark.parametrize(
     ("kind", "changes", "key"),
     [
-        (Kind.POSTGRESQL, {"name": "others"}, "name"),
-        (Kind.POSTGRESQL, {"errors.tolerance": "all"}, "errors.tolerance"),
-        (Kind.POSTGRESQL, {"poll.interval.ms": None}, "poll.interval.ms"),
-        (Kind.POSTGRESQL, {"table.include.list": None}, "table.include.list"),
-        (Kind.POSTGRESQL, {"schema.include.list": "other"}, "schema.include.list"),
-        (Kind.POSTGRESQL, {"slot.name": "Orders_outbox"}, "slot.name"),
-        (Kind.POSTGRESQL, {"predicates.isOutbox.pattern": "elsewhere"}, "transforms.EventRouter.predicate"),
-        (Kind.POSTGRESQL, {f"{ROUTER}negate": "true"}, "transforms.EventRouter.predicate"),
-        (Kind.POSTGRESQL, {f"{ROUTER}table.field.event.id": "Id"}, "transforms.EventRouter.table.field.event.id"),
-        (Kind.POSTGRESQL, {PLACEMENT: "type:header"}, "transforms.EventRouter.table.fields.additional.placement"),
+        (ConnectorKind.POSTGRESQL, {"name": "others"}, "name"),
+        (ConnectorKind.POSTGRESQL, {"errors.tolerance": "all"}, "errors.tolerance"),
+        (ConnectorKind.POSTGRESQL, {"poll.interval.ms": None}, "poll.interval.ms"),
+        (ConnectorKind.POSTGRESQL, {"table.include.list": None}, "table.include.list"),
+        (ConnectorKind.POSTGRESQL, {"schema.include.list": "other"}, "schema.include.list"),
+        (ConnectorKind.POSTGRESQL, {"slot.name": "Orders_outbox"}, "slot.name"),
+        (ConnectorKind.POSTGRESQL, {"predicates.isOutbox.pattern": "elsewhere"}, "transforms.EventRouter.predicate"),
+        (ConnectorKind.POSTGRESQL, {f"{ROUTER}negate": "true"}, "transforms.EventRouter.predicate"),
         (
-            Kind.POSTGRESQL,
+            ConnectorKind.POSTGRESQL,
+            {f"{ROUTER}table.field.event.id": "Id"},
+            "transforms.EventRouter.table.field.event.id",
+        ),
+        (
+            ConnectorKind.POSTGRESQL,
+            {PLACEMENT: "type:header"},
+            "transforms.EventRouter.table.fields.additional.placement",
+        ),
+        (
+            ConnectorKind.POSTGRESQL,
             {f"{ROUTER}route.topic.regex": "(.*)x"},
             "transforms.EventRouter.route.topic.regex",
         ),
-        (Kind.POSTGRESQL, {"value.converter": JSON}, "value.converter"),
-        (Kind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-16"}, "key.converter.converter.encoding"),
-        (Kind.POSTGRESQL, {"converters": "mine", "mine.type": "com.example.Mine"}, "mine.type"),
-        (Kind.SQLSERVER, {"tasks.max": "2"}, "tasks.max"),
-        (Kind.SQLSERVER, {"database.names": "orders,others"}, "database.names"),
+        (ConnectorKind.POSTGRESQL, {"value.converter": JSON}, "value.converter"),
+        (ConnectorKind.POSTGRESQL, {"key.converter.converter.encoding": "UTF-16"}, "key.converter.converter.encoding"),
+        (ConnectorKind.POSTGRESQL, {"converters": "mine", "mine.type": "com.example.Mine"}, "mine.type"),
+        (ConnectorKind.SQLSERVER, {"tasks.max": "2"}, "tasks.max"),
+        (ConnectorKind.SQLSERVER, {"database.names": "orders,others"}, "database.names"),
     ],
 )
-def test_another_meaning_is_a_difference(kind: Kind, changes: Mapping[str, str | None], key: str) -> None:
+def test_another_meaning_is_a_difference(kind: ConnectorKind, changes: Mapping[str, str | None], key: str) -> None:
     assert key in keys(kind, changes)
 
 
@@ -112,19 +120,19 @@ def test_another_meaning_is_a_difference(kind: Kind, changes: Mapping[str, str |
 def test_what_another_order_or_an_inner_converter_changes_is_a_difference(
     both: Mapping[str, str], option: str, before: str, after: str
 ) -> None:
-    configs = [config_of(changed(Kind.POSTGRESQL, {**both, option: value})) for value in (before, after)]
+    configs = [config_of(changed(ConnectorKind.POSTGRESQL, {**both, option: value})) for value in (before, after)]
     assert [found.option for found in differences(configs[0], configs[1])] == [option]
-    assert option not in Meaning(configs[0]).idle
+    assert option not in NormalizedConfig(configs[0]).idle
 
 
 def test_the_order_of_placements_for_different_places_means_nothing() -> None:
     orders = ("a:header:x,b:envelope:x,c:partition,d:header", "d:header:d,c:partition,a:header:x,b:envelope:x")
-    first, second = (config_of(changed(Kind.POSTGRESQL, {PLACEMENT: order})) for order in orders)
+    first, second = (config_of(changed(ConnectorKind.POSTGRESQL, {PLACEMENT: order})) for order in orders)
     assert differences(first, second) == ()
 
 
 def test_an_alias_means_nothing_and_a_transform_more_does() -> None:
-    before = config_of(CLEAN[Kind.MYSQL])
+    before = config_of(CLEAN[ConnectorKind.MYSQL])
     assert differences(before, config_of({**RENAMED, "transforms": "saga"})) == ()
     more = {"transforms": "saga,route", "transforms.route.type": "io.debezium.transforms.ByLogicalTableRouter"}
     found = differences(config_of({**RENAMED, **more, "transforms.route.topic.regex": "(.*)"}), before)
@@ -134,9 +142,9 @@ def test_an_alias_means_nothing_and_a_transform_more_does() -> None:
 def test_a_difference_is_told_by_the_name_that_the_first_configuration_has_for_it() -> None:
     before = config_of({**RENAMED, "transforms": "saga"})
     fatal = {f"{ROUTER}table.op.invalid.behavior": "fatal", "skipped.operations": "d"}
-    [_, found] = differences(before, config_of(changed(Kind.MYSQL, fatal)))
+    [_, found] = differences(before, config_of(changed(ConnectorKind.MYSQL, fatal)))
     assert found.option == "transforms.saga.table.op.invalid.behavior"
-    older = config_of(changed(Kind.MYSQL, {"topic.prefix": None, "database.server.name": "x"}))
+    older = config_of(changed(ConnectorKind.MYSQL, {"topic.prefix": None, "database.server.name": "x"}))
     [prefix, *_] = differences(older, before)
     assert (prefix.key, prefix.option) == ("topic.prefix", "database.server.name")
 
@@ -144,10 +152,10 @@ def test_a_difference_is_told_by_the_name_that_the_first_configuration_has_for_i
 def test_a_predicate_that_is_on_everything_of_several_tables_means_nothing_either() -> None:
     two = {"table.include.list": r"public\.outbox,public\.other"}
     both = {**two, "predicates.isOutbox.pattern": r"orders\.public\..*"}
-    assert keys(Kind.POSTGRESQL, both) == ["table.include.list"]
-    assert keys(Kind.POSTGRESQL, two) == ["table.include.list", "transforms.EventRouter.predicate"]
+    assert keys(ConnectorKind.POSTGRESQL, both) == ["table.include.list"]
+    assert keys(ConnectorKind.POSTGRESQL, two) == ["table.include.list", "transforms.EventRouter.predicate"]
     some = {"table.include.list": r"public\.outbox,public\.o.*"}
-    assert keys(Kind.POSTGRESQL, some) == ["table.include.list", "transforms.EventRouter.predicate"]
+    assert keys(ConnectorKind.POSTGRESQL, some) == ["table.include.list", "transforms.EventRouter.predicate"]
 
 
 def test_what_does_nothing_is_named() -> None:
@@ -161,10 +169,10 @@ def test_what_does_nothing_is_named() -> None:
         "value.converter.schemas.enable": "false",
     }
     both = {*does_nothing, f"{ROUTER}table.fields.additional.error.on.missing"}  # the last is for Debezium 3.5
-    assert set(Meaning(config_of(changed(Kind.POSTGRESQL, does_nothing))).idle) == both
+    assert set(NormalizedConfig(config_of(changed(ConnectorKind.POSTGRESQL, does_nothing))).idle) == both
 
 
 def test_numbers_and_truths_of_json_mean_what_their_text_does() -> None:
-    typed = {**CLEAN[Kind.POSTGRESQL], "tombstones.on.delete": False, "heartbeat.interval.ms": 10000}
+    typed = {**CLEAN[ConnectorKind.POSTGRESQL], "tombstones.on.delete": False, "heartbeat.interval.ms": 10000}
     [config], _ = find_configs(Document(name="x", content=typed))
-    assert differences(config_of(CLEAN[Kind.POSTGRESQL]), config) == ()
+    assert differences(config_of(CLEAN[ConnectorKind.POSTGRESQL]), config) == ()

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Mark, Memory, Order, Verdict, bound_at, judge, moves_of
+from cdc_outbox.consumer.ordering import (
+    Aggregate,
+    Judgement,
+    Memory,
+    Order,
+    Verdict,
+    Watermark,
+    bound_at,
+    judge,
+    moves_of,
+)
 from cdc_outbox.event import Event, SequenceMode
 from tests.support.events import make_event
 
@@ -40,7 +50,7 @@ def judged(
     """Return the verdicts on events of one aggregate; all ids are unseen unless told otherwise."""
     memory = Memory(
         unseen={one.id or "" for one in events} if unseen is None else set(unseen),
-        marks={ONE: Mark(last, parked)},
+        marks={ONE: Watermark(last, parked)},
         parked=set(is_parked),
         purged_before=purged_before,
     )
@@ -193,7 +203,9 @@ def test_an_id_that_tells_no_time_is_as_old_as_its_event(days: float | None, ver
 
 def test_a_move_counts_what_is_parked_beside_what_is_applied() -> None:
     first, other = make_event(6, event_id="a"), Aggregate("orders.1", "order", "2")
-    moves = moves_of([Judgement(first, ONE, NEXT, 5)], {ONE: Mark(5, 2), other: Mark(7, 1)}, {ONE: -1, other: 1})
+    moves = moves_of(
+        [Judgement(first, ONE, NEXT, 5)], {ONE: Watermark(5, 2), other: Watermark(7, 1)}, {ONE: -1, other: 1}
+    )
     assert [(move.aggregate, move.before, move.after, move.parked) for move in moves] == [
         (ONE, 5, 6, -1),
         (other, 7, 7, 1),
@@ -213,7 +225,7 @@ class Delivered(NamedTuple):
 def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Delivered], size: int) -> None:
     """Whatever is repeated, reordered or forged, in batches of any size: what is next was never seen, in sequence."""
     claimed: set[str] = set()
-    marks: dict[Aggregate, Mark] = {}
+    marks: dict[Aggregate, Watermark] = {}
     applied: dict[str, list[int]] = {"a": [], "b": []}
     for start in range(0, len(deliveries), size):
         events = [
@@ -231,7 +243,7 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
         done = [judgement for judgement in judgements if judgement.verdict is NEXT]
         for judgement in done:
             applied[judgement.event.aggregate_id].append(judgement.event.sequence or 0)
-        marks |= {move.aggregate: Mark(move.after) for move in moves_of(done, marks)}
+        marks |= {move.aggregate: Watermark(move.after) for move in moves_of(done, marks)}
     for aggregate_id, numbers in applied.items():
         assert numbers == list(range(1, len(numbers) + 1))
-        assert marks.get(ONE._replace(aggregate_id=aggregate_id), Mark()).last == len(numbers)
+        assert marks.get(ONE._replace(aggregate_id=aggregate_id), Watermark()).last == len(numbers)

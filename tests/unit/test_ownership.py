@@ -1,11 +1,11 @@
 """Which partitions a consumer has, and which of them may kill it."""
 
-from cdc_outbox.consumer.fencing import _SUSPECT_EVENTS, Ownership, Place, Tenure
+from cdc_outbox.consumer.fencing import _SUSPECT_EVENTS, Assignment, Ownership, TopicPartition
 
-A, B = Place("t", 0), Place("t", 1)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def is_fetched(place: Place) -> bool:
+def is_fetched(place: TopicPartition) -> bool:
     return place == A
 
 
@@ -13,7 +13,7 @@ def held(**tenures: int) -> Ownership:
     """Return an owner of both partitions, each after so many assignments that got nothing done."""
     ownership = Ownership()
     ownership.assign([A, B])
-    ownership.issued({A: Tenure(7, tenures.get("a", 1)), B: Tenure(9, tenures.get("b", 1))})
+    ownership.issued({A: Assignment(7, tenures.get("a", 1)), B: Assignment(9, tenures.get("b", 1))})
     return ownership
 
 
@@ -21,7 +21,7 @@ def test_a_partition_is_held_once_the_database_knows_it() -> None:
     ownership = Ownership()
     ownership.assign([A])
     assert (ownership.owns(A), ownership.held) == (True, {})
-    ownership.issued({A: Tenure(7, 1)})
+    ownership.issued({A: Assignment(7, 1)})
     assert (ownership.held, ownership.unissued) == ({A: 7}, set())
     assert ownership.epochs_of([A, A, B]) == {A: 7}
 
@@ -30,7 +30,7 @@ def test_a_partition_that_was_lost_while_it_was_issued_stays_lost() -> None:
     ownership = Ownership()
     ownership.assign([A])
     ownership.lose([A])
-    ownership.issued({A: Tenure(7, 1)})
+    ownership.issued({A: Assignment(7, 1)})
     assert not ownership.owns(A)
 
 
@@ -43,7 +43,7 @@ def test_a_partition_that_comes_back_is_issued_anew() -> None:
 
 def test_the_first_work_under_an_epoch_is_told_once() -> None:
     ownership = held()
-    assert ownership.finishing([A, Place("other", 0)], is_fetched) == {A: 7}
+    assert ownership.finishing([A, TopicPartition("other", 0)], is_fetched) == {A: 7}
     assert ownership.finishing([A, B], is_fetched) == {B: 9}
     assert ownership.finishing([A, B], is_fetched) == {}
 
@@ -63,7 +63,7 @@ def test_a_partition_is_done_with_that_had_nothing_to_do_once_a_broker_said_so()
     now = 1.0
     ownership = Ownership(clock=lambda: now)
     ownership.assign([A, B])
-    ownership.issued({A: Tenure(7, 1), B: Tenure(9, 1)})
+    ownership.issued({A: Assignment(7, 1), B: Assignment(9, 1)})
     assert ownership.finishing([], is_fetched) == {}
     now = 7.0
     assert ownership.finishing([], is_fetched) == {A: 7}

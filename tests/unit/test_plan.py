@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.cli.outcome import Outcome, State
+from cdc_outbox.cli.outcome import PipelineOutcome, PipelineState
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.plan import Found, make_plan
 from cdc_outbox.databases.facts import COUNTED_ROWS, SlotFacts, WrittenFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.debezium.diff import Change, changes_between
+from cdc_outbox.debezium.diff import OptionChange, changes_between
 from cdc_outbox.debezium.slot_plan import (
     EarlierEvents,
     SlotPlan,
@@ -266,12 +266,12 @@ def test_changes_are_by_option_and_empty_for_the_same() -> None:
 
 @pytest.mark.parametrize("option", ["database.password", "producer.override.sasl.jaas.config", "ssl.keystore.key"])
 def test_a_secret_in_clear_text_is_masked_and_a_reference_is_not(option: str) -> None:
-    assert "hunter2" not in str(Change(option, "hunter2", "${env:X}"))
-    assert "${env:X}" in str(Change(option, "hunter2", "${env:X}"))
+    assert "hunter2" not in str(OptionChange(option, "hunter2", "${env:X}"))
+    assert "${env:X}" in str(OptionChange(option, "hunter2", "${env:X}"))
 
 
 def test_an_option_that_only_sounds_secret_is_shown() -> None:
-    assert str(Change("transforms.outbox.table.field.event.key", None, "id")).endswith("= id")
+    assert str(OptionChange("transforms.outbox.table.field.event.key", None, "id")).endswith("= id")
 
 
 @pytest.mark.parametrize(
@@ -324,5 +324,7 @@ def test_what_a_republishing_left_behind_is_taken_back_without_asking() -> None:
 )
 def test_what_passes_refuses_no_deployment(error: CdcOutboxError, text: str) -> None:
     plan = make_plan(None, {}, SlotPlan(SlotStep.KEEP))
-    outcome = Outcome(name="orders", document=Path("orders.yaml"), state=State.FAILED, plan=plan, error=error)
+    outcome = PipelineOutcome(
+        name="orders", document=Path("orders.yaml"), state=PipelineState.FAILED, plan=plan, error=error
+    )
     assert outcome.verdict.startswith(f"orders: {text}; without that: ")

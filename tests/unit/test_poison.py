@@ -9,7 +9,7 @@ import pytest
 
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason, State
-from cdc_outbox.consumer.retries import Poison, Retry
+from cdc_outbox.consumer.retries import Retry, RetryTracker
 from cdc_outbox.errors import ConfigError, HandlerError, MessageError
 from cdc_outbox.message import Message
 from tests.support.events import make_event
@@ -49,8 +49,8 @@ def raised(cause: Exception) -> HandlerError:
     return error
 
 
-def poison(clock: Clock | None = None, **retry: Any) -> Poison:
-    return Poison(Retry(**retry), clock=clock or Clock())
+def poison(clock: Clock | None = None, **retry: Any) -> RetryTracker:
+    return RetryTracker(Retry(**retry), clock=clock or Clock())
 
 
 def test_it_is_tried_again_at_once_with_growing_pauses_and_then_parked() -> None:
@@ -112,7 +112,7 @@ def test_a_traceback_says_nothing_private_where_texts_are_left_out(caplog: pytes
         caught.__context__.__cause__ = caught  # type: ignore[union-attr]
         error = caught
     assert isinstance(error, LookupError)
-    Poison(Retry(), error_texts=False, clock=Clock()).judge(ITEM, raised(error))
+    RetryTracker(Retry(), error_texts=False, clock=Clock()).judge(ITEM, raised(error))
     [record] = [record for record in caplog.records if record.message == "handler failed"]
     told = logging.Formatter().format(record)
     assert all(word in told for word in ("Traceback", "test_poison.py", "ValueError", "LookupError"))

@@ -6,10 +6,10 @@ import pytest
 
 from cdc_outbox.databases.facts import (
     ColumnFacts,
+    ConnectorRoleFacts,
     DatabaseFacts,
     OpenTransaction,
     PublicationFacts,
-    RoleFacts,
     ServerFacts,
     SlotFacts,
     TableFacts,
@@ -46,7 +46,7 @@ def server(**facts: Any) -> DatabaseFacts:
 
 
 def role(**facts: Any) -> DatabaseFacts:
-    return replace(GOOD, role=RoleFacts(can_login=True, can_replicate=True, **facts))
+    return replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=True, **facts))
 
 
 def test_a_database_that_is_ready_has_no_findings() -> None:
@@ -62,8 +62,8 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
         (replace(GOOD, version=130_020), "DB103", "server_version"),
         (replace(GOOD, free_slots=0), "DB104", "max_replication_slots"),
         (replace(GOOD, role=None), "DB201", "orders_connector"),
-        (replace(GOOD, role=RoleFacts(can_login=False, can_replicate=True)), "DB202", "orders_connector"),
-        (replace(GOOD, role=RoleFacts(can_login=True, can_replicate=False)), "DB202", "orders_connector"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=False, can_replicate=True)), "DB202", "orders_connector"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=False)), "DB202", "orders_connector"),
         (replace(GOOD, table=None), "DB301", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, persistence="u")), "DB302", "public.outbox"),
         (replace(GOOD, table=table(x="text")), "", ""),
@@ -157,7 +157,7 @@ def test_the_remedy_for_a_partitioned_table_is_one_that_helps() -> None:
 
 
 def test_only_publishing_again_needs_to_read_the_table() -> None:
-    blind = replace(GOOD, role=RoleFacts(can_login=True, can_replicate=True, can_select=False))
+    blind = replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=True, can_select=False))
     assert check_database(SPEC, blind) == ()
     assert [finding.code for finding in check_republish(SPEC, blind)] == ["DB203"]
     assert check_republish(SPEC, GOOD) == check_republish(SPEC, replace(GOOD, role=None)) == ()
@@ -366,8 +366,8 @@ def test_of_messages_the_heads_are_looked_at() -> None:
         (server(open_for_long=LONG[:1]), "process 7 has been open since 2026-01-02"),
         (server(open_for_long=LONG[1:]), "the prepared transaction it's has been prepared since"),
         (server(open_for_long=LONG[1:]), "rollback prepared 'it''s'"),
-        (replace(GOOD, role=RoleFacts(can_login=False, can_replicate=True)), "has no LOGIN"),
-        (replace(GOOD, role=RoleFacts(can_login=True, can_replicate=False)), "has no REPLICATION"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=False, can_replicate=True)), "has no LOGIN"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=False)), "has no REPLICATION"),
         (column("type", type="kind", is_enum=True), "the writer's texts are none of its values"),
         (column("type", type="bytea"), "cast(convert_from(\"type\", 'UTF8') as text)"),
         (replace(GOOD, slot=replace(SLOT, plugin="")), "it is a physical slot"),

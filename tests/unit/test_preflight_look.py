@@ -42,7 +42,7 @@ class TellingDatabase:
 
 
 def codes(monkeypatch: pytest.MonkeyPatch, spec: Spec, facts: DatabaseFacts, connected: Connected | None) -> list[str]:
-    monkeypatch.setattr(preflight, "Database", lambda *_: TellingDatabase(facts))
+    monkeypatch.setattr(preflight, "PostgresqlDatabase", lambda *_: TellingDatabase(facts))
     monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
     return [found.code for found in look_at_postgresql(spec, nothing, nothing, cast("ConnectClient", nothing))]

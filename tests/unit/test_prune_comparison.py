@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place, TopicId
+from cdc_outbox.consumer.fencing import TopicId, TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.lsn import Lsn
@@ -14,7 +14,7 @@ from cdc_outbox.errors import UnprovenDeliveryError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 from cdc_outbox.operations.comparison import TopicComparison
-from cdc_outbox.operations.delivery_proof import Delivery, Mark
+from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof
 from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL
@@ -35,16 +35,16 @@ class Topics:
         self.topic_id = topic_id
         self.read_messages = 0
 
-    def places(self, topics: Collection[str]) -> list[Place]:
-        return [Place(topic, 0) for topic in topics] if self.topic_id else []
+    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in topics] if self.topic_id else []
 
     def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
         return {topic: TopicId("cluster", self.topic_id) for topic in topics}
 
-    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def bounds(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, (0, len(self.messages)))
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         for start, end in spans.values():
             self.read_messages += end - start
             yield from self.messages[start:end]
@@ -60,22 +60,22 @@ class Outbox:
     def check(self) -> None:
         pass
 
-    def find_delivery(self) -> Delivery[Lsn]:
-        return Delivery(kind="slot", name="orders", confirmed=Lsn(9), reader="1")
+    def find_delivery(self) -> DeliveryProof[Lsn]:
+        return DeliveryProof(kind="slot", name="orders", confirmed=Lsn(9), reader="1")
 
-    def look(self, reader: str) -> Mark[Lsn]:
-        return Mark(position=Lsn(1), reader=reader, taken_at=datetime.now(UTC), oldest=len(self.events) + 1)
+    def look(self, reader: str) -> Checkpoint[Lsn]:
+        return Checkpoint(position=Lsn(1), reader=reader, taken_at=datetime.now(UTC), oldest=len(self.events) + 1)
 
-    def find_remarks(self, mark: Mark[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, mark: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
         del mark, counts
         yield from ()
 
-    def seen(self, mark: Mark[Lsn], since: Mark[Lsn] | None) -> Iterator[Row]:
+    def seen(self, mark: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
         for each in self.events:
             if (since.oldest if since else 0) <= (each.sequence or 0) < mark.oldest:
                 yield each.id, each.aggregate_type, each.aggregate_id, each.source, each.sequence
 
-    def delete(self, mark: Mark[Lsn], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:
+    def delete(self, mark: Checkpoint[Lsn], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:
         del mark, first, rows
         self.deleted += 0 if before else len(self.events)  # those that --keep names are all young
         return Counts(), None
@@ -83,18 +83,18 @@ class Outbox:
 
 class Memory:
     def __init__(self) -> None:
-        self.marks: list[tuple[Mark[Lsn], bool]] = []
+        self.marks: list[tuple[Checkpoint[Lsn], bool]] = []
 
-    def find(self) -> list[Mark[Lsn]]:
+    def find(self) -> list[Checkpoint[Lsn]]:
         return [mark for mark, compared in self.marks if not compared]
 
-    def find_compared(self) -> Mark[Lsn] | None:
+    def find_compared(self) -> Checkpoint[Lsn] | None:
         return next((mark for mark, compared in reversed(self.marks) if compared), None)
 
-    def record(self, mark: Mark[Lsn], *, compared: bool = False) -> None:
+    def record(self, mark: Checkpoint[Lsn], *, compared: bool = False) -> None:
         self.marks.append((mark, compared))
 
-    def forget_before(self, mark: Mark[Lsn]) -> None:
+    def forget_before(self, mark: Checkpoint[Lsn]) -> None:
         pass
 
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from cdc_outbox.cli import cli
 from cdc_outbox.cli import prune as command
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from tests.support.pipeline import Pipeline
 
 MESSAGE = "the database went back to heartbeat 3."
@@ -28,7 +28,7 @@ def test_a_database_that_went_back_is_not_pruned(
     arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def find(*_: Any, **_options: Any) -> list[Finding]:
-        place = Place(document="heartbeats", path="orders.heartbeat")
+        place = Location(document="heartbeats", path="orders.heartbeat")
         return [Finding(code="OP401", severity=Severity.ERROR, place=place, message=MESSAGE, remedy="")]
 
     monkeypatch.setattr(command, "heartbeat_findings", find)

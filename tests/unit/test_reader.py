@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
-from cdc_outbox.connect.deployed_connector import Reader
+from cdc_outbox.connect.deployed_connector import DeployedConnector
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
@@ -52,8 +52,8 @@ class Server:
         return SlotFacts("pgoutput", "orders", reader, "reserved", Lsn(1))
 
 
-def reader(client: Any, server: Any, timings: Timings = TIMINGS) -> Reader:
-    return Reader("orders", client, server, timings=timings, report=lambda _step, _text: None)
+def reader(client: Any, server: Any, timings: Timings = TIMINGS) -> DeployedConnector:
+    return DeployedConnector("orders", client, server, timings=timings, report=lambda _step, _text: None)
 
 
 def offset(**values: object) -> list[dict[str, Any]]:
@@ -107,7 +107,7 @@ def test_who_waits_for_a_slot_to_be_free_says_so_and_for_how_long() -> None:
     told: list[tuple[str, str]] = []
     client: Any = Connect(UP)
     server: Any = Server(7)
-    watching = Reader("orders", client, server, timings=TIMINGS, report=lambda *step: told.append(step))
+    watching = DeployedConnector("orders", client, server, timings=TIMINGS, report=lambda *step: told.append(step))
     found = watching.find_slot_without_strangers()
     assert found is not None
     assert found.active

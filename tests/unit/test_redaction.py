@@ -6,8 +6,8 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium import options
-from cdc_outbox.debezium.diff import Change
-from cdc_outbox.redaction import MASK, Veil, hides, shows_password, shows_secret
+from cdc_outbox.debezium.diff import OptionChange
+from cdc_outbox.redaction import MASK, SecretRedactor, hides, shows_password, shows_secret
 from tests.support.connect_server import Answer, Asked, answering
 
 SECRET = "tiger1-x9Q"
@@ -51,8 +51,8 @@ HARMLESS = [
 
 @pytest.mark.parametrize(("option", "value"), FORMS + LONGER)
 def test_a_secret_is_hidden_in_differences_and_traces(option: str, value: str) -> None:
-    assert SECRET not in str(Change(option, "x", value))
-    veil = Veil()
+    assert SECRET not in str(OptionChange(option, "x", value))
+    veil = SecretRedactor()
     veil.remember_options({option: value})
     quoted = [] if (option, value) in LONGER else [SECRET, f"no login with {SECRET} at the server"]
     for said in (value, f"Invalid value {value} at the server", *quoted):
@@ -61,7 +61,7 @@ def test_a_secret_is_hidden_in_differences_and_traces(option: str, value: str) -
 
 @pytest.mark.parametrize("value", [value for _, value in FORMS + LONGER if value != SECRET])
 def test_a_form_is_hidden_in_a_trace_of_what_nobody_remembers(value: str) -> None:
-    said = Veil().over(f"ConfigException: Invalid value {value}")
+    said = SecretRedactor().over(f"ConfigException: Invalid value {value}")
     assert SECRET not in said
     assert MASK in said
 
@@ -69,7 +69,7 @@ def test_a_form_is_hidden_in_a_trace_of_what_nobody_remembers(value: str) -> Non
 @pytest.mark.parametrize(("option", "value"), HARMLESS)
 def test_what_is_no_secret_is_shown(option: str, value: str) -> None:
     assert not hides(option, value)
-    assert Veil().over(value) == value
+    assert SecretRedactor().over(value) == value
 
 
 def test_every_option_of_the_type_password_is_hidden() -> None:
@@ -109,7 +109,7 @@ def test_a_password_by_its_type_is_hidden_whatever_its_plugin_calls_it() -> None
 def test_a_long_value_is_looked_through_in_time(word: str) -> None:
     begin = time.process_time()
     hides("x", word * 20_000)
-    Veil().over(word * 20_000)
+    SecretRedactor().over(word * 20_000)
     shows_password(word * 20_000)
     assert time.process_time() - begin < 10
 
@@ -128,4 +128,4 @@ def test_a_long_value_is_looked_through_in_time(word: str) -> None:
     ],
 )
 def test_a_secret_under_its_name_in_json_or_a_dictionary_is_hidden(text: str, masked: str) -> None:
-    assert Veil().over(text) == masked
+    assert SecretRedactor().over(text) == masked

@@ -10,11 +10,11 @@ import pytest
 from cdc_outbox.cli.replay import hint_of
 from cdc_outbox.consumer import Limits, Order, Retry, Selection, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory
 from cdc_outbox.consumer.replay import Fate, Replay, Replayed
-from cdc_outbox.consumer.retries import Poison
+from cdc_outbox.consumer.retries import RetryTracker
 from cdc_outbox.consumer.waits import Blocking
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
@@ -23,20 +23,20 @@ from cdc_outbox.message import Message
 from tests.support.events import make_event
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="orders")
-PLACE = Place("orders", 0)
+PLACE = TopicPartition("orders", 0)
 MESSAGE = CONTRACT.message_of(make_event(1))
 
 
 class OneTopic:
     """A reader of one message."""
 
-    def places(self, _topics: Sequence[str]) -> list[Place]:
+    def places(self, _topics: Sequence[str]) -> list[TopicPartition]:
         return [PLACE]
 
-    def bounds(self, places: Sequence[Place]) -> Mapping[Place, tuple[int, int]]:
+    def bounds(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, (0, 1))
 
-    def read(self, _spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, _spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         yield MESSAGE
 
 
@@ -71,7 +71,7 @@ def run(stopping: threading.Event, selection: Selection, stopped_at: int = 0) ->
         contract=CONTRACT,
         order_of=lambda _: Order(mode=SequenceMode.GAPLESS),
         limits=Limits(),
-        poison=Poison(Retry()),
+        poison=RetryTracker(Retry()),
         waits=Blocking(stopping),
     )
     return finish(replay.run(selection, is_stopping=stopping.is_set)), session

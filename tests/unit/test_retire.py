@@ -3,8 +3,8 @@
 import pytest
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.delete import Remains, retire, retire_unspecified, what_stays
-from cdc_outbox.debezium.config import Kind
+from cdc_outbox.connect.delete import Leftovers, retire, retire_unspecified, what_stays
+from cdc_outbox.debezium.config import ConnectorKind
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering
@@ -17,7 +17,11 @@ DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
 @pytest.mark.parametrize(
     ("text", "config", "reads"),
     [
-        (MINIMAL, {"connector.class": Kind.POSTGRESQL, "slot.name": "other"}, "reads the slot other, not orders"),
+        (
+            MINIMAL,
+            {"connector.class": ConnectorKind.POSTGRESQL, "slot.name": "other"},
+            "reads the slot other, not orders",
+        ),
         (MINIMAL, {"connector.class": "Postgres"}, "reads the slot debezium, not orders"),
         (DEBEZIUM, {"connector.class": "org.example.Sink"}, "reads no slot, not debezium"),
     ],
@@ -35,7 +39,7 @@ def test_a_connector_of_this_name_that_is_somebody_elses_is_left_alone(
 
 def test_a_topic_of_several_aggregate_types_stays_once() -> None:
     text = MINIMAL.replace("aggregates:\n", "topics: {name: events}\naggregates:\n  order: {}\n")
-    *_, topics = what_stays(parse_spec(text), Remains())
+    *_, topics = what_stays(parse_spec(text), Leftovers())
     assert topics == ("topics", ("events",), "the topics events")
 
 
@@ -43,11 +47,11 @@ def test_a_topic_of_several_aggregate_types_stays_once() -> None:
     ("config", "stays"),
     [
         (
-            {"connector.class": Kind.POSTGRESQL, "slot.name": "other", "publication.name": "rows"},
+            {"connector.class": ConnectorKind.POSTGRESQL, "slot.name": "other", "publication.name": "rows"},
             ["the slot other, which keeps WAL until it is dropped", "the publication rows"],
         ),
         (
-            {"connector.class": Kind.POSTGRESQL},
+            {"connector.class": ConnectorKind.POSTGRESQL},
             ["the slot debezium, which keeps WAL until it is dropped", "the publication dbz_publication"],
         ),
         ({"connector.class": "org.example.Sink"}, []),

@@ -19,7 +19,7 @@ from cdc_outbox.debezium.event_router import (
 )
 from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
 from cdc_outbox.debezium.event_router.java_regex import compile_java, replace_first
-from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, Component, RoutingConfig, make_converter
+from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin, RoutingConfig, make_converter
 from cdc_outbox.debezium.event_router.smt_options import UpdateBehavior
 from cdc_outbox.errors import ConfigError, RoutingError
 
@@ -272,7 +272,7 @@ def test_a_configuration_that_does_not_say_enough_is_refused(config: dict[str, s
 @pytest.mark.parametrize("name", ["io.apicurio.registry.utils.converter.AvroConverter", "org.example.EventRouter"])
 def test_other_peoples_plugins_are_sent_to_the_real_ones(name: str) -> None:
     with pytest.raises(ConfigError, match="not imitated"):
-        make_converter(Component(name))
+        make_converter(ConnectPlugin(name))
 
 
 def test_the_code_of_the_page_about_routing_runs() -> None:
@@ -324,9 +324,9 @@ def test_what_only_claims_to_be_a_change_fails_by_its_operation(
 
 
 def test_a_header_converter_has_no_delegate() -> None:
-    binary = Component("io.debezium.converters.BinaryDataConverter", {"delegate.converter.type": "StringConverter"})
-    text = Component("org.apache.kafka.connect.storage.StringConverter")
-    config = RoutingConfig(router=Component(EVENT_ROUTER), key=text, value=text, header=binary)
+    binary = ConnectPlugin("io.debezium.converters.BinaryDataConverter", {"delegate.converter.type": "StringConverter"})
+    text = ConnectPlugin("org.apache.kafka.connect.storage.StringConverter")
+    config = RoutingConfig(router=ConnectPlugin(EVENT_ROUTER), key=text, value=text, header=binary)
     with pytest.raises(RoutingError, match="requires a delegate") as caught:
         Routing.from_config(config).message(insert())
     assert (caught.value.exception, caught.value.stage) == ("DataException", "convert")

@@ -9,7 +9,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, Place
+from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, TopicPartition
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
@@ -151,7 +151,7 @@ class Pooled(MemoryDatabase):
 
 
 def test_lost_commits_are_noticed_on_a_connection_that_a_pooler_kept() -> None:
-    database, quiet, now = Pooled(), Place("orders", 0), [0.0]
+    database, quiet, now = Pooled(), TopicPartition("orders", 0), [0.0]
     know: Any = lambda _connection: database  # noqa: E731
     session = Session(Connection, know, clock=lambda: now[0])
     held = {quiet: finish(session.issue([quiet]))[quiet].epoch}
@@ -177,6 +177,6 @@ def test_a_database_without_an_inbox_is_told_with_the_command_that_makes_one(kin
 
     know: Any = lambda _connection: Empty()  # noqa: E731
     with pytest.raises(TableNotFoundError, match="inbox_epochs") as caught:
-        finish(Session(Connection, know).issue([Place("orders", 0)]))
+        finish(Session(Connection, know).issue([TopicPartition("orders", 0)]))
     assert caught.value.hint.startswith("Make the inbox with `cdc-outbox init --inbox --dsn …`")
     assert "`cdc-outbox init`" not in "".join(caught.value.__notes__)

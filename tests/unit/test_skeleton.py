@@ -11,7 +11,7 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.spec.reference import keys
-from cdc_outbox.spec.template import EXAMPLE, skeleton
+from cdc_outbox.spec.template import EXAMPLE, template
 
 AGGREGATES = {"customer": SequenceMode.GAPLESS, "reading": SequenceMode.NONE, "no": SequenceMode.INCREASING}
 
@@ -34,7 +34,7 @@ def uncommented(text: str, *, examples: bool) -> str:
 
 @every_kind
 def test_it_parses_and_lints_clean(kind: DatabaseKind) -> None:
-    text = skeleton("orders", kind, AGGREGATES)
+    text = template("orders", kind, AGGREGATES)
     spec = parse_spec(text)
     assert (spec.name, spec.database.kind, spec.contract.aggregates) == ("orders", kind, AGGREGATES)
     configs, refused = find_in_text(text, name="orders.yaml")
@@ -45,21 +45,21 @@ def test_it_parses_and_lints_clean(kind: DatabaseKind) -> None:
 
 @every_kind
 def test_its_comments_speak_of_no_other_kind_of_database(kind: DatabaseKind) -> None:
-    text = skeleton("shop", kind, AGGREGATES).lower()
+    text = template("shop", kind, AGGREGATES).lower()
     [kinds] = [line for line in text.splitlines() if "what kind of database it is." in line]
     told = text.replace(kinds, "").replace("mariadb's or mysql's binlog", "")
     assert {other for other in DatabaseKind if other is not kind and other in told} == set()
 
 
 def test_postgresqls_is_rendered_and_has_no_finding_at_all() -> None:
-    text = skeleton("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
+    text = template("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
     assert render(parse_spec(text))["slot.name"] == "orders_outbox"
     assert lint_all(find_in_text(text, name="orders.yaml")[0]) == ()
 
 
 @every_kind
 def test_it_says_how_the_worker_gets_a_password_that_it_refers_to(kind: DatabaseKind) -> None:
-    text = skeleton("orders", kind, AGGREGATES)
+    text = template("orders", kind, AGGREGATES)
     refers = "password: ${env:ORDERS_CONNECTOR_PASSWORD}" in text
     assert refers is (kind is not DatabaseKind.SQLITE)
     assert ("# stack, set ORDERS_CONNECTOR_PASSWORD and run `cdc-outbox stack up --env ORDERS_" in text) is refers
@@ -67,14 +67,14 @@ def test_it_says_how_the_worker_gets_a_password_that_it_refers_to(kind: Database
 
 @every_kind
 def test_what_is_commented_out_is_what_is_taken_without_it(kind: DatabaseKind) -> None:
-    text = skeleton("orders", kind, AGGREGATES)
+    text = template("orders", kind, AGGREGATES)
     whole = uncommented(text, examples=False)
     assert whole != text
     assert parse_spec(whole) == parse_spec(text)
 
 
 def test_defaults_that_are_made_of_the_name_are_shown_as_they_are() -> None:
-    text = skeleton("payments", DatabaseKind.POSTGRESQL, AGGREGATES)
+    text = template("payments", DatabaseKind.POSTGRESQL, AGGREGATES)
     for line in ("slot: payments_outbox", "publication: payments_outbox", "source: payments"):
         [shown] = [each for each in text.splitlines() if each.strip().startswith(f"#{line}")]
         assert EXAMPLE not in shown
@@ -82,7 +82,7 @@ def test_defaults_that_are_made_of_the_name_are_shown_as_they_are() -> None:
 
 
 def test_the_examples_are_taken_too() -> None:
-    text = skeleton("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
+    text = template("orders", DatabaseKind.POSTGRESQL, AGGREGATES)
     for line in uncommented(text, examples=True).splitlines():
         key = line.strip().partition(":")[0]
         if re.match("[a-z]", key) and line not in text.splitlines() and key != "columns":
@@ -91,7 +91,7 @@ def test_the_examples_are_taken_too() -> None:
 
 @every_kind
 def test_every_key_stands_in_it(kind: DatabaseKind) -> None:
-    text = skeleton("orders", kind, AGGREGATES)
+    text = template("orders", kind, AGGREGATES)
     for key in keys():
         known = not key.kinds or kind in key.kinds
         of_a_server = key.path[0] == "database" and key.path[1:] not in {(), ("kind",)}
@@ -102,10 +102,10 @@ def test_every_key_stands_in_it(kind: DatabaseKind) -> None:
 @every_kind
 @pytest.mark.parametrize("name", ["orders", "Orders-v2.eu", "no", "1e3", "9", "a" * 100])
 def test_any_name_that_a_pipeline_can_have_is_taken(name: str, kind: DatabaseKind) -> None:
-    spec = parse_spec(skeleton(name, kind, {name: SequenceMode.GAPLESS}))
+    spec = parse_spec(template(name, kind, {name: SequenceMode.GAPLESS}))
     assert (spec.name, list(spec.contract.aggregates)) == (name, [name])
 
 
 @every_kind
 def test_no_line_is_longer_than_a_screen(kind: DatabaseKind) -> None:
-    assert max(map(len, skeleton("orders", kind, AGGREGATES).splitlines())) <= 120
+    assert max(map(len, template("orders", kind, AGGREGATES).splitlines())) <= 120

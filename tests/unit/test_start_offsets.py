@@ -2,16 +2,16 @@
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place, Tenure, TopicId
-from cdc_outbox.consumer.start_offsets import Partition, start_of
+from cdc_outbox.consumer.fencing import Assignment, TopicId, TopicPartition
+from cdc_outbox.consumer.start_offsets import PartitionOffsets, start_of
 from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
 
-HOME = Place("orders", 0)
+HOME = TopicPartition("orders", 0)
 TOPIC = TopicId("cluster", "topic")
 
 
 def start(stored: int | None, committed: int | None, first: int = 10, end: int = 50) -> int | None:
-    return start_of(HOME, Tenure(1, 1, stored, TOPIC), Partition(TOPIC, first, end, committed))
+    return start_of(HOME, Assignment(1, 1, stored, TOPIC), PartitionOffsets(TOPIC, first, end, committed))
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_an_offset_that_the_topic_does_not_hold_is_refused(stored: int, what: st
 def test_another_topic_of_the_name_is_refused_unless_nothing_of_the_first_was_applied(
     found: TopicId, what: str
 ) -> None:
-    partition = Partition(found, 0, 50, None)
+    partition = PartitionOffsets(found, 0, 50, None)
     with pytest.raises(TopicReplacedError, match=what):
-        start_of(HOME, Tenure(1, 1, 20, TOPIC), partition)
-    assert start_of(HOME, Tenure(1, 1, None, TOPIC), partition) is None
+        start_of(HOME, Assignment(1, 1, 20, TOPIC), partition)
+    assert start_of(HOME, Assignment(1, 1, None, TOPIC), partition) is None
 
 
 @pytest.mark.parametrize(("known", "found"), [(TOPIC, TopicId()), (TopicId(), TOPIC), (TOPIC, TopicId("cluster", ""))])
 def test_what_the_brokers_do_not_tell_is_not_compared(known: TopicId, found: TopicId) -> None:
-    assert start_of(HOME, Tenure(1, 1, 20, known), Partition(found, 0, 50, 30)) == 20
+    assert start_of(HOME, Assignment(1, 1, 20, known), PartitionOffsets(found, 0, 50, 30)) == 20

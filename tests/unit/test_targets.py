@@ -16,7 +16,7 @@ from cdc_outbox import ConfigError
 from cdc_outbox.cli import cli
 from cdc_outbox.contract.topics import HEARTBEATS, Topic
 from cdc_outbox.debezium.render import render, topics_of
-from cdc_outbox.debezium.render.targets import TARGETS, Option, Pipeline, chosen, pipeline_of
+from cdc_outbox.debezium.render.targets import TARGETS, Pipeline, RenderedOption, chosen, pipeline_of
 from cdc_outbox.debezium.render.targets.strimzi import TO_FILL_IN
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.specs import MINIMAL, MONGODB, ORDERS
@@ -121,7 +121,7 @@ def test_each_topic_is_a_resource_of_its_own_whose_name_kubernetes_takes(names: 
 
 @given(value=st.one_of(st.from_regex(r"[0-9eoxOX+_.:~-]{1,8}", fullmatch=True), st.text(min_size=1)))
 def test_every_value_stays_the_text_that_it_is(value: str) -> None:
-    pipeline = Pipeline(name="orders", connector_class="x", tasks=1, options=(Option("o", value),), topics=())
+    pipeline = Pipeline(name="orders", connector_class="x", tasks=1, options=(RenderedOption("o", value),), topics=())
     text = TARGETS["strimzi"].render(pipeline, PLACE)
     [connector] = yaml.safe_load_all(text)
     assert connector["spec"]["config"] == {"o": value}
@@ -224,6 +224,6 @@ def test_what_is_not_known_is_refused_with_what_is() -> None:
 
 
 def test_a_plugins_version_stands_where_strimzi_has_it() -> None:
-    options = (Option("connector.plugin.version", "3.6.3.Final"),)
+    options = (RenderedOption("connector.plugin.version", "3.6.3.Final"),)
     [connector] = written(Pipeline(name="orders", connector_class="x", tasks=1, options=options, topics=()))
     assert connector["spec"] == {"class": "x", "tasksMax": 1, "version": "3.6.3.Final", "config": {}}

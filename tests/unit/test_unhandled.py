@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import SequenceMode, WireContract
-from cdc_outbox.consumer.fencing import NO_OFFSET, Place
+from cdc_outbox.consumer.fencing import NO_OFFSET, TopicPartition
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.start_offsets import UnhandledEvents
@@ -20,7 +20,7 @@ from cdc_outbox.message import Message
 from tests.support.events import make_event
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic="events")
-PLACE = Place("events", 0)
+PLACE = TopicPartition("events", 0)
 
 
 class Topics:
@@ -29,7 +29,7 @@ class Topics:
     def __init__(self, *event_types: str) -> None:
         self.messages: list[Message] = []
         self.reads = 0
-        self.group: dict[Place, int] = {}
+        self.group: dict[TopicPartition, int] = {}
         for event_type in event_types:
             self.write(event_type)
 
@@ -44,17 +44,17 @@ class Topics:
     def opened(self) -> Iterator[Any]:
         yield self
 
-    def places(self, topics: object) -> list[Place]:
+    def places(self, topics: object) -> list[TopicPartition]:
         assert topics == CONTRACT.topics
         return [PLACE]
 
-    def committed(self, _places: list[Place]) -> dict[Place, int]:
+    def committed(self, _places: list[TopicPartition]) -> dict[TopicPartition, int]:
         return self.group
 
-    def bounds(self, places: list[Place]) -> dict[Place, tuple[int, int]]:
+    def bounds(self, places: list[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, (0, len(self.messages)))
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         first, end = spans[PLACE]
         for message in self.messages[first:end]:
             self.reads += 1
@@ -101,7 +101,7 @@ def test_nothing_is_read_where_a_handler_fits_or_the_consumer_has_begun() -> Non
 
 def test_an_instance_that_holds_other_partitions_than_the_first_ones_waits_for_nothing() -> None:
     topics = Topics("Opened")
-    topics.group = {Place("events", 1): 7}
+    topics.group = {TopicPartition("events", 1): 7}
     refuse(unhandled(topics, "Other"), topics.items())
     assert topics.reads == 0
 

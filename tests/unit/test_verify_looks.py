@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
@@ -49,17 +49,17 @@ class Pipeline:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return ((e.id, e.aggregate_type, e.aggregate_id, e.source, e.sequence) for e in self.events)
 
-    def places(self, topics: Collection[str]) -> list[Place]:
-        return [Place(topic, 0) for topic in topics]
+    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0) for topic in topics]
 
-    def bounds(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+    def bounds(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return {place: (0, len(self.messages[place.topic])) for place in places}
 
-    def read(self, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         for place, (start, end) in spans.items():
             yield from self.messages[place.topic][start:end]
 
-    def committed(self, _places: object) -> dict[Place, int]:
+    def committed(self, _places: object) -> dict[TopicPartition, int]:
         return {}
 
     def compacted(self, _topics: object) -> set[str]:

@@ -2,7 +2,7 @@
 
 from cdc_outbox.cli.verify import _text
 from cdc_outbox.operations.accounts import Findings, Sums
-from cdc_outbox.operations.reconciliation import Difference, Kind
+from cdc_outbox.operations.reconciliation import Difference, DifferenceKind
 from cdc_outbox.operations.verify import Verified
 
 
@@ -10,14 +10,14 @@ def test_a_remedy_is_printed_once_for_all_findings_that_it_is_for() -> None:
     findings = Findings()
     for number in range(25):
         found = Difference(
-            kind=Kind.BEHIND,
+            kind=DifferenceKind.BEHIND,
             place=f"order/{number}",
             events=1,
             message="not applied.",
             remedy="Does it run?" if number else "Look at it.",
         )
         findings.add(found, "order")
-    findings.add(Difference(kind=Kind.HOLE, place="order/1", events=1, message="accepted."), "order")
+    findings.add(Difference(kind=DifferenceKind.HOLE, place="order/1", events=1, message="accepted."), "order")
     lines = list(_text(Verified(sums=[Sums(aggregate_type="order")], findings=findings)))
     assert lines[2:] == [
         *(f"behind: order/{number}: not applied." for number in range(20)),

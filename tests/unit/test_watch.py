@@ -13,13 +13,13 @@ from confluent_kafka import KafkaError
 from cdc_outbox.cli.consume import fields_of
 from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.group import pass_over
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
-from cdc_outbox.consumer.stats import Watch
+from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     ConfigError,
@@ -51,8 +51,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
-    watch = Watch(
+def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[ConsumerStats]:
+    watch = ConsumerStats(
         name="shipping", limits=Limits(), metrics=NoMetrics(), handled=lambda: ["OrderPaid", "OrderClosed"], clock=clock
     )
     watch.started()
@@ -60,7 +60,7 @@ def watch(clock: Clock, caplog: pytest.LogCaptureFixture) -> Iterator[Watch]:
         yield watch
 
 
-def test_a_type_without_a_handler_is_warned_of_once(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_type_without_a_handler_is_warned_of_once(watch: ConsumerStats, caplog: pytest.LogCaptureFixture) -> None:
     item = Item(event=make_event(1), message=Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}"))
     for outcomes in ([Outcome.APPLIED], [Outcome.UNHANDLED], [Outcome.UNHANDLED]):
         watch.applied([item], Delivered(outcomes=outcomes), 0.1)
@@ -76,7 +76,7 @@ def test_a_handler_that_may_be_misspelt_is_named_unless_it_was_called(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     handled = ["OrderPlcaed", "OrderPlaced2", "InvoiceSent"]
-    watch = Watch(name="shipping", limits=Limits(), metrics=NoMetrics(), handled=lambda: handled, clock=clock)
+    watch = ConsumerStats(name="shipping", limits=Limits(), metrics=NoMetrics(), handled=lambda: handled, clock=clock)
     items = [
         Item(
             event=make_event(1, event_type=name),
@@ -94,7 +94,7 @@ def test_the_way_of_an_event_begins_with_its_creation_and_not_with_its_record() 
     message = contract.message_of(replace(make_event(1), created_at=now - timedelta(seconds=10)))
     message = replace(message, timestamp_ms=to_milliseconds(now), partition=0, offset=0)
     metrics = MemoryMetrics()
-    watch = Watch(name="shipping", limits=Limits(), metrics=metrics)
+    watch = ConsumerStats(name="shipping", limits=Limits(), metrics=metrics)
     item = Item(event=contract.event_of(message), message=message)
     watch.applied([item], Delivered(outcomes=[Outcome.APPLIED]), 0.1)
     [seconds] = metrics.measured("cdc_outbox_consumer_end_to_end_seconds", consumer="shipping")
@@ -102,7 +102,7 @@ def test_the_way_of_an_event_begins_with_its_creation_and_not_with_its_record() 
 
 
 def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
-    watch: Watch, caplog: pytest.LogCaptureFixture
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
 ) -> None:
     parked = {Reason.CONFLICT: 2, Reason.UNREADABLE: 1, Reason.GAP: 3, Reason.FAILED: 1}
     watch.applied([], Delivered(outcomes=[], parked=parked), 0.1)
@@ -110,7 +110,9 @@ def test_what_is_dead_without_having_been_tried_is_not_parked_in_silence(
     assert told == [("ERROR", "conflict", 2), ("ERROR", "unreadable", 1)]
 
 
-def test_an_event_that_failed_is_told_once_it_is_applied(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_event_that_failed_is_told_once_it_is_applied(
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
+) -> None:
     message = Message(topic="t", partition=0, offset=0, key=b"1", value=b"{}")
     waiting = ParkedEvent(
         parked_id=1,
@@ -132,7 +134,7 @@ def test_an_event_that_failed_is_told_once_it_is_applied(watch: Watch, caplog: p
     assert told(caplog) == [("parked event applied", {"event_id": "a", "attempts": 6})]
 
 
-def test_what_was_parked_takes_room_before_it_is_counted_and_by_its_bytes(watch: Watch) -> None:
+def test_what_was_parked_takes_room_before_it_is_counted_and_by_its_bytes(watch: ConsumerStats) -> None:
     watch.looked([ParkedCount(state=State.DEAD, reason=Reason.FAILED, events=9_000, bytes=255_000_000)])
     watch.applied([], Delivered(outcomes=[], parked={Reason.GAP: 2}, parked_bytes=999_999), 0.1)
     assert watch.room == Room(events=998, bytes=1)
@@ -150,7 +152,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
-    watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
+    watch: ConsumerStats, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.now in (1.0, 9.0, 12.3456, 20.0):
         watch.lagged({}, assigned=())
@@ -160,7 +162,7 @@ def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
 
 
 def test_a_topic_that_does_not_exist_is_named_with_what_may_be_wrong(
-    watch: Watch, caplog: pytest.LogCaptureFixture
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
 ) -> None:
     record = Mock(
         **{"error.return_value": KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART), "topic.return_value": "t.oder"}
@@ -171,8 +173,10 @@ def test_a_topic_that_does_not_exist_is_named_with_what_may_be_wrong(
     ]
 
 
-def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    places = [Place("t", 0), Place("t", 1)]
+def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
+) -> None:
+    places = [TopicPartition("t", 0), TopicPartition("t", 1)]
     watch.started()
     watch.lagged({}, assigned=())
     for lags in ({}, {places[0]: 0}, {places[0]: 0, places[1]: 7}, dict.fromkeys(places, 0), {places[0]: 1}):
@@ -186,14 +190,14 @@ def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(watch: Watch, cap
     ]
 
 
-def test_a_consumer_with_many_topics_names_some_of_them(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
-    watch.lagged({}, assigned=[Place(f"t{number}", 0) for number in range(9)])
+def test_a_consumer_with_many_topics_names_some_of_them(watch: ConsumerStats, caplog: pytest.LogCaptureFixture) -> None:
+    watch.lagged({}, assigned=[TopicPartition(f"t{number}", 0) for number in range(9)])
     assert told(caplog)[0][1]["topics"] == "t0, t1, t2, t3, t4 and 4 more"
 
 
 @pytest.mark.parametrize("applies", [True, False])
 def test_a_consumer_says_that_its_database_is_back(
-    watch: Watch, caplog: pytest.LogCaptureFixture, *, applies: bool
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture, *, applies: bool
 ) -> None:
     watch.retried(DatabaseUnavailableError("gone"))
     assert watch.progress().outage == "the database"
@@ -206,7 +210,7 @@ def test_a_consumer_says_that_its_database_is_back(
     assert watch.progress().outage == ""
 
 
-def test_transactions_in_each_others_way_are_no_outage(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_transactions_in_each_others_way_are_no_outage(watch: ConsumerStats, caplog: pytest.LogCaptureFixture) -> None:
     watch.retried(TransactionConflictError("deadlock detected"))
     assert watch.progress().outage == ""
     watch.lagged({}, assigned=())
@@ -214,14 +218,14 @@ def test_transactions_in_each_others_way_are_no_outage(watch: Watch, caplog: pyt
 
 
 def test_what_handlers_wait_for_is_not_back_because_the_database_answers(
-    watch: Watch, caplog: pytest.LogCaptureFixture
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
 ) -> None:
     watch.retried(HandlerError("refused"), "what handlers need")
     watch.lagged({}, assigned=())
     assert (told(caplog), watch.progress().outage) == ([], "what handlers need")
 
 
-def test_a_consumer_waits_for_an_event_with_a_handler(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_consumer_waits_for_an_event_with_a_handler(watch: ConsumerStats, caplog: pytest.LogCaptureFixture) -> None:
     watch.retried(NoHandlerError("none"))
     watch.lagged({}, assigned=())
     assert (told(caplog), watch.progress().outage) == ([], "an event with a handler")
@@ -229,7 +233,9 @@ def test_a_consumer_waits_for_an_event_with_a_handler(watch: Watch, caplog: pyte
     assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "an event with a handler"})]
 
 
-def test_the_log_says_at_every_try_that_the_database_is_gone(watch: Watch, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_says_at_every_try_that_the_database_is_gone(
+    watch: ConsumerStats, caplog: pytest.LogCaptureFixture
+) -> None:
     for error in (DatabaseUnavailableError("gone"), NoHandlerError("none")) * 2:
         for _ in range(2):
             watch.retried(error, seconds=1.234)
@@ -238,17 +244,17 @@ def test_the_log_says_at_every_try_that_the_database_is_gone(watch: Watch, caplo
 
 
 def test_a_consumer_that_has_a_partition_does_not_wait_for_one(
-    watch: Watch, clock: Clock, caplog: pytest.LogCaptureFixture
+    watch: ConsumerStats, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for clock.now, assigned in ((1.0, 0), (5.0, 1), (60.0, 1), (61.0, 0)):
-        places = [Place("t", 0)] * assigned
+        places = [TopicPartition("t", 0)] * assigned
         watch.lagged(dict.fromkeys(places, 1), assigned=places)
     assert [message for message, _ in told(caplog)] == ["reads", "reads"]
 
 
 def test_the_park_is_looked_into_as_often_as_the_limits_say(clock: Clock) -> None:
     limits = Limits(parked_poll_seconds=5)
-    watch = Watch(name="shipping", limits=limits, metrics=NoMetrics(), handled=list, clock=clock)
+    watch = ConsumerStats(name="shipping", limits=limits, metrics=NoMetrics(), handled=list, clock=clock)
     looks = [watch.wants_a_look() for clock.now in (0.0, 1.5, 4.9, 5.0, 9.9, 10.0)]
     assert looks == [True, False, False, True, False, True]
 

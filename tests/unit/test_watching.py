@@ -8,7 +8,7 @@ from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.watch import Watching
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.restart_policy import GuardOptions
+from cdc_outbox.connect.restart_policy import RestartOptions
 from tests.support.connect_server import BROKEN, Answer, Asked, answering
 
 
@@ -21,7 +21,7 @@ def test_that_connect_answers_again_is_said_once(capsys: pytest.CaptureFixture[s
 
     with answering(answer) as (url, _):
         client = ConnectClient(Cluster(urls=(url,), patience_seconds=0))
-        watching = Watching(client, ["orders"], GuardOptions(), Looks(client, None, None))
+        watching = Watching(client, ["orders"], RestartOptions(), Looks(client, None, None))
         for silent in (False, True, True, False, False):  # noqa: B007 - the answer reads it
             watching.look()
         client.close()
@@ -40,7 +40,7 @@ def test_each_change_is_an_object_of_json_on_a_line_of_its_own(capsys: pytest.Ca
 
     with answering(answer) as (url, _):
         client = ConnectClient(url)
-        options = GuardOptions(max_restarts=1, first_pause_seconds=0)
+        options = RestartOptions(max_restarts=1, first_pause_seconds=0)
         watching = Watching(client, ["orders"], options, Looks(client, None, None), prints_json=True)
         for state in ("RUNNING", "RUNNING", "FAILED"):  # noqa: B007 - the answer reads it
             watching.look()

@@ -27,7 +27,7 @@ from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import pending
 from cdc_outbox.databases.table import Dialect
 
-Place = tuple[str | None, str]
+TableKey = tuple[str | None, str]
 """A table's schema and name."""
 
 _LAST: dict[str, Any] = {"priority": util.DispatchPriority.LAST} if hasattr(util, "DispatchPriority") else {}
@@ -84,7 +84,7 @@ def _without_ours(
         yield operation
 
 
-def _places(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> Iterator[Place]:
+def _places(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> Iterator[TableKey]:
     """Return the tables that nobody else looks after, with the partitions there are by now."""
     default = connection.dialect.default_schema_name
     for table in declared.tables(driver.dialect):
@@ -95,7 +95,7 @@ def _places(declared: DeclaredOutbox, connection: Connection, driver: Driver) ->
             yield declared.table.table.schema, name
 
 
-def _place_of(operation: MigrateOperation, default: str | None) -> Place | None:
+def _place_of(operation: MigrateOperation, default: str | None) -> TableKey | None:
     name = getattr(operation, "table_name", None)
     return None if name is None else (getattr(operation, "schema", None) or default, name)
 

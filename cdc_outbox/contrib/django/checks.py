@@ -13,7 +13,7 @@ from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.writer.drift import check_outbox, check_version
 
 
@@ -83,7 +83,7 @@ def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterator[Finding]:
 
 
 def _error(code: str, path: object, message: str) -> Finding:
-    place = Place(document="database", path=str(path))
+    place = Location(document="database", path=str(path))
     return Finding(code=code, severity=Severity.ERROR, place=place, message=message)
 
 

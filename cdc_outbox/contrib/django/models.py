@@ -17,7 +17,7 @@ def _refuse(*_arguments: object, **_options: object) -> NoReturn:
     )
 
 
-class OutboxEvents(models.QuerySet["OutboxEvent"]):
+class OutboxEventQuerySet(models.QuerySet["OutboxEvent"]):
     """Events that can be read."""
 
     bulk_create = _refuse
@@ -29,9 +29,9 @@ class OutboxEvents(models.QuerySet["OutboxEvent"]):
 class OutboxEventManager(models.Manager["OutboxEvent"]):
     """Reads from the database that the outbox is in; routers are not asked."""
 
-    def get_queryset(self) -> OutboxEvents:
+    def get_queryset(self) -> OutboxEventQuerySet:
         """Return all events."""
-        return OutboxEvents(self.model, using=self._db or outbox_settings().database)
+        return OutboxEventQuerySet(self.model, using=self._db or outbox_settings().database)
 
 
 class OutboxEvent(models.Model):

@@ -36,7 +36,7 @@ from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError, TransactionEndedError
 
-Place: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
+Connectable: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
 
 _CONSUMES_ERROR = "another operation (2) is in progress"
 """PROTOCOL_ERROR_CONSUME of asyncpg/protocol/coreproto.pxd: a fatal error came while nothing was asked."""
@@ -57,11 +57,11 @@ class Asyncpg(AsyncSendsAtOnce):
         self._block: Transaction | None = None
         self._aborted = False
 
-    async def joins_transaction(self, place: Place) -> bool:
+    async def joins_transaction(self, place: Connectable) -> bool:
         """Ask the protocol, which knows from the server's last answer; asyncpg opens nothing by itself."""
         return place.is_in_transaction()
 
-    async def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch; the user's class of records must not reach our rows."""
         numbered, names = _number(sql)
         values = parameters or {}
@@ -74,13 +74,13 @@ class Asyncpg(AsyncSendsAtOnce):
         self._aborted = False
         return [tuple(row) for row in rows]
 
-    async def prepare(self, place: Place, *, idle_seconds: float) -> None:
+    async def prepare(self, place: Connectable, *, idle_seconds: float) -> None:
         """Set the session; a level is nothing that a connection of asyncpg's would remember."""
         _refuse_open(place)
         for sql in session_settings(self.dialect, idle_seconds=idle_seconds):
             await self.fetch(place, sql)
 
-    async def begin(self, place: Place) -> None:
+    async def begin(self, place: Connectable) -> None:
         """Start asyncpg's own transaction, so that the blocks of a handler are savepoints in it."""
         _refuse_open(place)
         with _translated(place):
@@ -88,7 +88,7 @@ class Asyncpg(AsyncSendsAtOnce):
             await block.start()
         self._block, self._aborted = block, False
 
-    def state(self, place: Place) -> TransactionState:
+    def state(self, place: Connectable) -> TransactionState:
         """Ask the protocol, and remember what the last statement of ours met."""
         if _is_closed(place):
             return TransactionState.LOST
@@ -96,7 +96,7 @@ class Asyncpg(AsyncSendsAtOnce):
             return TransactionState.ENDED
         return TransactionState.ABORTED if self._aborted else TransactionState.OPEN
 
-    async def commit(self, place: Place) -> None:
+    async def commit(self, place: Connectable) -> None:
         """Ask whether the transaction is aborted, and commit; asyncpg keeps COMMIT's answer to itself."""
         refuse_commit(self.state(place))
         with suppress(InFailedSQLTransactionError):
@@ -108,7 +108,7 @@ class Asyncpg(AsyncSendsAtOnce):
         with _translated(place):
             await block.commit()
 
-    async def rollback(self, place: Place) -> None:
+    async def rollback(self, place: Connectable) -> None:
         """Undo what is open, if anything is."""
         block, self._block = self._block, None
         if block is not None and not _is_closed(place):
@@ -139,12 +139,12 @@ def translate(error: BaseException) -> DatabaseError | None:
 _ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
 
 
-def _refuse_open(place: Place) -> None:
+def _refuse_open(place: Connectable) -> None:
     if not _is_closed(place) and place.is_in_transaction():
         raise OutboxError("the connection has a transaction already")
 
 
-def _is_closed(place: Place) -> bool:
+def _is_closed(place: Connectable) -> bool:
     """Tell whether nothing can be asked of the connection; what a pool has taken back raises."""
     try:
         return place.is_closed()
@@ -153,7 +153,7 @@ def _is_closed(place: Place) -> bool:
 
 
 @contextmanager
-def _translated(place: Place) -> Iterator[None]:
+def _translated(place: Connectable) -> Iterator[None]:
     with translated():
         try:
             yield

@@ -47,8 +47,8 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.text_files.document import did_you_mean
 
-Place = psycopg.Connection[Any] | psycopg.Cursor[Any]
-AsyncPlace = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
+Connectable = psycopg.Connection[Any] | psycopg.Cursor[Any]
+AsyncConnectable = psycopg.AsyncConnection[Any] | psycopg.AsyncCursor[Any]
 AnyConnection = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 Block = TypeVar("Block")
 
@@ -154,13 +154,13 @@ class Psycopg(_Psycopg, SendsAtOnce):
     def __init__(self) -> None:
         self._block: AbstractContextManager[object] | None = None
 
-    def joins_transaction(self, place: Place) -> bool:
+    def joins_transaction(self, place: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
         connection = _connection(place)
         _refuse_pipeline(connection)
         return _joins(connection)
 
-    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
         cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
         cursor.adapters.register_dumper(list, _ListDumper)
@@ -226,13 +226,13 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
     def __init__(self) -> None:
         self._block: AbstractAsyncContextManager[object] | None = None
 
-    async def joins_transaction(self, place: AsyncPlace) -> bool:
+    async def joins_transaction(self, place: AsyncConnectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.AsyncDriver`."""
         connection = _connection(place)
         _refuse_pipeline(connection)
         return _joins(connection)
 
-    async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, place: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
             cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
@@ -352,10 +352,10 @@ def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> boo
 
 
 @overload
-def _connection(place: Place) -> psycopg.Connection[Any]: ...
+def _connection(place: Connectable) -> psycopg.Connection[Any]: ...
 @overload
-def _connection(place: AsyncPlace) -> psycopg.AsyncConnection[Any]: ...
-def _connection(place: Place | AsyncPlace) -> AnyConnection:
+def _connection(place: AsyncConnectable) -> psycopg.AsyncConnection[Any]: ...
+def _connection(place: Connectable | AsyncConnectable) -> AnyConnection:
     return place.connection if isinstance(place, psycopg.Cursor | psycopg.AsyncCursor) else place
 
 

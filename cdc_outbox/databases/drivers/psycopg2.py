@@ -36,7 +36,7 @@ from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 
-Place = Connection | Cursor
+Connectable = Connection | Cursor
 
 _STATES = {
     TRANSACTION_STATUS_INTRANS: TransactionState.OPEN,
@@ -56,7 +56,7 @@ class Psycopg2(SendsAtOnce):
     style = PYFORMAT
     transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
 
-    def joins_transaction(self, place: Place) -> bool:
+    def joins_transaction(self, place: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
         connection = _connection(place)
         if not connection.autocommit:
@@ -67,7 +67,7 @@ class Psycopg2(SendsAtOnce):
             self.fetch(place, "select 1")
         return connection.get_transaction_status() in {TRANSACTION_STATUS_INTRANS, TRANSACTION_STATUS_INERROR}
 
-    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
         with translated(), Cursor(_connection(place)) as cursor:
             cursor.execute(sql, parameters)
@@ -140,5 +140,5 @@ def translate(error: BaseException) -> DatabaseError | None:
 _DRIVER = Psycopg2()
 
 
-def _connection(place: Place) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
+def _connection(place: Connectable) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
     return place.connection if isinstance(place, Cursor) else place

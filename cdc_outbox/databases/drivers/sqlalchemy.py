@@ -25,8 +25,8 @@ from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 
-Place = Connection | Session | scoped_session[Any]
-AsyncPlace = AsyncConnection | AsyncSession | async_scoped_session[Any]
+Connectable = Connection | Session | scoped_session[Any]
+AsyncConnectable = AsyncConnection | AsyncSession | async_scoped_session[Any]
 Result = TypeVar("Result")
 
 _DIALECTS = {
@@ -82,7 +82,7 @@ class SqlAlchemy(_SqlAlchemy):
         self._begun: _Begun | None = None
         self._aborted = False
 
-    def joins_transaction(self, place: Place) -> bool:
+    def joins_transaction(self, place: Connectable) -> bool:
         """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`.
 
         ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
@@ -96,7 +96,7 @@ class SqlAlchemy(_SqlAlchemy):
             raw: Any = connection.connection.dbapi_connection
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
 
-    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on the connection; without parameters nothing in the text is one."""
         with translated():
             try:
@@ -112,14 +112,14 @@ class SqlAlchemy(_SqlAlchemy):
             self._aborted = False
             return [tuple(row) for row in result] if result.returns_rows else []
 
-    def prepare(self, place: Place, *, idle_seconds: float) -> None:
+    def prepare(self, place: Connectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
         session_settings(self.dialect, idle_seconds=idle_seconds)  # which looks at the number
         self._idle_seconds = idle_seconds
         self.begin(place)
         self.rollback(place)
 
-    def begin(self, place: Place) -> None:
+    def begin(self, place: Connectable) -> None:
         """Open the transaction of the session and, at once, that of the database."""
         session = _called(place)
         _refuse_open(session)
@@ -135,7 +135,7 @@ class SqlAlchemy(_SqlAlchemy):
                 self.rollback(place)
                 raise
 
-    def state(self, place: Place) -> TransactionState:
+    def state(self, place: Connectable) -> TransactionState:
         """Compare SQLAlchemy's transaction with the one that was begun, and ask the database's driver below it."""
         begun, session = self._begun, _called(place)
         if begun is None:
@@ -149,14 +149,14 @@ class SqlAlchemy(_SqlAlchemy):
         state = _in_transaction(begun.raw) if self.dialect is Dialect.SQLITE else raw_state(begun.raw)
         return TransactionState.ABORTED if state is TransactionState.OPEN and self._aborted else state
 
-    def flush(self, place: Place) -> None:
+    def flush(self, place: Connectable) -> None:
         """Send what objects of the session's have changed."""
         session = _called(place)
         if isinstance(session, Session):
             with translated():
                 session.flush()
 
-    def commit(self, place: Place) -> None:
+    def commit(self, place: Connectable) -> None:
         """Flush and commit, after a look at what the database's driver says: SQLAlchemy believes every commit."""
         refuse_commit(self.state(place))
         self.flush(place)
@@ -166,7 +166,7 @@ class SqlAlchemy(_SqlAlchemy):
             _called(place).commit()
         self._reset(place)
 
-    def rollback(self, place: Place) -> None:
+    def rollback(self, place: Connectable) -> None:
         """Undo what is open, if anything is; a connection that cannot is thrown away."""
         session = _called(place)
         try:
@@ -176,7 +176,7 @@ class SqlAlchemy(_SqlAlchemy):
                 session.invalidate()
         self._reset(place)
 
-    def _reset(self, place: Place) -> None:
+    def _reset(self, place: Connectable) -> None:
         session, self._begun = _called(place), None
         if isinstance(session, Session):
             with suppress(Exception):  # of a connection that breaks on its way back to the pool
@@ -204,7 +204,7 @@ class SqlAlchemy(_SqlAlchemy):
             raise OutboxError("each statement would commit itself", hint=self.transaction_hint)
         connection.exec_driver_sql(self._statements["begin"].text)
 
-    def _ask(self, place: Place) -> None:
+    def _ask(self, place: Connectable) -> None:
         """Look again after an answer of the server, where what is below does not show that an error ended it all."""
         connection = _connection(_called(place))
         if connection.dialect.driver in _SEEING:
@@ -228,35 +228,35 @@ class AsyncSqlAlchemy(_SqlAlchemy):
         super().__init__(dialect)
         self._driver = SqlAlchemy(dialect)
 
-    async def joins_transaction(self, place: AsyncPlace) -> bool:
+    async def joins_transaction(self, place: AsyncConnectable) -> bool:
         """Ask as the twin does."""
         return await _run(place, self._driver.joins_transaction)
 
-    async def fetch(self, place: AsyncPlace, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, place: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch as the twin does."""
         return await _run(place, self._driver.fetch, sql, parameters)
 
-    async def prepare(self, place: AsyncPlace, *, idle_seconds: float) -> None:
+    async def prepare(self, place: AsyncConnectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
         await _run(place, partial(self._driver.prepare, idle_seconds=idle_seconds))
 
-    async def begin(self, place: AsyncPlace) -> None:
+    async def begin(self, place: AsyncConnectable) -> None:
         """Open the transaction as the twin does."""
         await _run(place, self._driver.begin)
 
-    def state(self, place: AsyncPlace) -> TransactionState:
+    def state(self, place: AsyncConnectable) -> TransactionState:
         """Compare as the twin does."""
         return self._driver.state(_synchronous(place))
 
-    async def flush(self, place: AsyncPlace) -> None:
+    async def flush(self, place: AsyncConnectable) -> None:
         """Send what objects of the session's have changed."""
         await _run(place, self._driver.flush)
 
-    async def commit(self, place: AsyncPlace) -> None:
+    async def commit(self, place: AsyncConnectable) -> None:
         """Flush and commit as the twin does."""
         await _run(place, self._driver.commit)
 
-    async def rollback(self, place: AsyncPlace) -> None:
+    async def rollback(self, place: AsyncConnectable) -> None:
         """Undo as the twin does."""
         await _run(place, self._driver.rollback)
 
@@ -317,7 +317,7 @@ def _called(place: Any) -> Any:  # noqa: ANN401 - each kind yields its own
     return place() if isinstance(place, scoped_session | async_scoped_session) else place
 
 
-def _synchronous(place: AsyncPlace) -> Connection | Session:
+def _synchronous(place: AsyncConnectable) -> Connection | Session:
     called = _called(place)
     found: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
     return cast("Connection | Session", found)
@@ -329,11 +329,11 @@ def _refuse_open(session: Connection | Session) -> None:
         raise OutboxError("the session has a transaction already")
 
 
-def _connection(place: Place) -> Connection:
+def _connection(place: Connectable) -> Connection:
     return place if isinstance(place, Connection) else place.connection()
 
 
-def _dialect(place: Place) -> Dialect:
+def _dialect(place: Connectable) -> Dialect:
     try:
         return known_dialect(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
     except UnboundExecutionError as error:
@@ -359,7 +359,7 @@ def _has_transaction(raw: Any) -> bool:  # noqa: ANN401 - any driver's connectio
         return False
 
 
-async def _run(place: AsyncPlace, function: Callable[..., Result], *arguments: object) -> Result:
+async def _run(place: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
     result: Result = await _called(place).run_sync(function, *arguments)
     return result
 

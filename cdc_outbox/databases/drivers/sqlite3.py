@@ -23,7 +23,7 @@ from cdc_outbox.errors import (
     TransactionConflictError,
 )
 
-Place = sqlite3.Connection | sqlite3.Cursor
+Connectable = sqlite3.Connection | sqlite3.Cursor
 
 _BY_CODE: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_CANTOPEN: DatabaseUnavailableError,
@@ -78,7 +78,7 @@ class Sqlite3(SendsAtOnce):
     style = NAMED
     transaction_hint = "Say `begin` first, or leave the connection's isolation_level as sqlite3 sets it."
 
-    def joins_transaction(self, place: Place) -> bool:
+    def joins_transaction(self, place: Connectable) -> bool:
         """Ask the connection, and know when sqlite3 opens a transaction by itself before it writes."""
         connection = _connection(place)
         if connection.in_transaction:
@@ -87,7 +87,7 @@ class Sqlite3(SendsAtOnce):
         autocommit: object = getattr(connection, "autocommit", None)
         return not autocommit if isinstance(autocommit, bool) else connection.isolation_level is not None
 
-    def fetch(self, place: Place, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
         with translated():
             cursor = sqlite3.Cursor(_connection(place))
@@ -141,7 +141,7 @@ def find_async(place: object) -> AsyncDriver:
 _DRIVER = Sqlite3()
 
 
-def _connection(place: Place) -> sqlite3.Connection:
+def _connection(place: Connectable) -> sqlite3.Connection:
     return place.connection if isinstance(place, sqlite3.Cursor) else place
 
 

@@ -17,7 +17,7 @@ from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.lint.promises import reason_against
 from cdc_outbox.debezium.lint.secrets import secret_in_clear_text
 from cdc_outbox.debezium.lint.specs import rendered
-from cdc_outbox.debezium.normalized_config import Difference, Meaning, default_of, differences
+from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, default_of, differences
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding, Severity
@@ -137,7 +137,7 @@ class _Draft:
         for difference in differences(self.config, after):
             if difference.option not in self.hidden:
                 yield consequence_of(difference, self.config, after)
-        for option in Meaning(self.config).idle:
+        for option in NormalizedConfig(self.config).idle:
             if option not in after.options:
                 message = f"{option} does nothing, and is left out."
                 yield self._finding("CC951", Severity.NOTE, option, message)
@@ -193,7 +193,7 @@ class _Draft:
         self.hidden[option] = self._reference(option)
         return self.hidden[option]
 
-    def _value(self, difference: Difference) -> str | None:
+    def _value(self, difference: OptionDifference) -> str | None:
         """Return what an option is in the configuration, spelled out; ``None`` if that is not known."""
         if difference.before is None:
             return default_of(self.config, difference.key)

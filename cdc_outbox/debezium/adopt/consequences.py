@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.lint.promises import reason_against
-from cdc_outbox.debezium.normalized_config import Difference, Value
+from cdc_outbox.debezium.normalized_config import OptionDifference, Value
 from cdc_outbox.finding import Finding, Severity
 
 _ROUTER = ("transforms.EventRouter.", "transforms.MongoEventRouter.")
@@ -242,7 +242,7 @@ _CONSEQUENCES = (
 )
 
 
-def consequence_of(difference: Difference, before: Config, after: Config) -> Finding:
+def consequence_of(difference: OptionDifference, before: Config, after: Config) -> Finding:
     """Return what a difference that a spec cannot make good means, as a finding at the option."""
     if difference.key.endswith(_PLACEMENT) and difference.key.startswith(_ROUTER):
         code, message, remedy = _placements(difference)
@@ -257,7 +257,7 @@ def consequence_of(difference: Difference, before: Config, after: Config) -> Fin
     )
 
 
-def _told(difference: Difference, after: Config) -> tuple[str, str, str]:
+def _told(difference: OptionDifference, after: Config) -> tuple[str, str, str]:
     for consequence in _CONSEQUENCES:
         if difference.key.startswith(consequence.options) and consequence.fits(difference.before):
             return consequence.code, consequence.message, consequence.remedy
@@ -266,7 +266,7 @@ def _told(difference: Difference, after: Config) -> tuple[str, str, str]:
     return _CHANGES, told, "Look whether anything depends on it."
 
 
-def _placements(difference: Difference) -> tuple[str, str, str]:
+def _placements(difference: OptionDifference) -> tuple[str, str, str]:
     """Tell what messages lose and gain; a header more is what consumers pass over."""
     before, after = (
         set(value) if isinstance(value, tuple) else set() for value in (difference.before, difference.after)

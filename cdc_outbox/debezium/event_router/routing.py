@@ -40,7 +40,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Component:
+class ConnectPlugin:
     """One plugin of a configuration: its class and its own options, without their prefix."""
 
     java_class: str
@@ -56,10 +56,10 @@ class RoutingConfig:
         others: The aliases of transforms beside it, which are left out.
     """
 
-    router: Component
-    key: Component
-    value: Component
-    header: Component
+    router: ConnectPlugin
+    key: ConnectPlugin
+    value: ConnectPlugin
+    header: ConnectPlugin
     alias: str = "outbox"
     others: tuple[str, ...] = ()
 
@@ -82,7 +82,7 @@ class RoutingConfig:
         [alias] = routers
         options = _under(config, f"transforms.{alias}")
         return cls(
-            router=Component(
+            router=ConnectPlugin(
                 {"EventRouter": EVENT_ROUTER, "MongoEventRouter": MONGO_EVENT_ROUTER}.get(types[alias], types[alias]),
                 {name: value for name, value in options.items() if name not in {"type", "predicate", "negate"}},
             ),
@@ -142,7 +142,7 @@ class Routing:
         return None if routed is None else to_message(routed, key=self.key, value=self.value, header=self.header)
 
 
-def make_converter(component: Component) -> Converter:
+def make_converter(component: ConnectPlugin) -> Converter:
     """Return a converter, configured.
 
     Raises:
@@ -167,10 +167,10 @@ def make_converter(component: Component) -> Converter:
             raise ConfigError(f"{other} with these options is not imitated", field="converter", hint=_ELSEWHERE)
 
 
-def _header_converter(component: Component) -> Converter:
+def _header_converter(component: ConnectPlugin) -> Converter:
     """Return a header converter; Debezium's for bytes never read their delegate then."""
     options = {name: value for name, value in component.options.items() if name != _DELEGATE}
-    return make_converter(Component(component.java_class, options))
+    return make_converter(ConnectPlugin(component.java_class, options))
 
 
 def _is_utf8(options: Mapping[str, str]) -> bool:
@@ -200,10 +200,10 @@ def _switch(options: Mapping[str, str], option: str) -> bool:
 
 def _delegate(options: Mapping[str, str]) -> Converter | None:
     name = options.get(_DELEGATE)
-    return None if name is None else make_converter(Component(name, _under(options, _DELEGATE)))
+    return None if name is None else make_converter(ConnectPlugin(name, _under(options, _DELEGATE)))
 
 
-def _converter(config: Mapping[str, str], option: str, default: str | None = None) -> Component:
+def _converter(config: Mapping[str, str], option: str, default: str | None = None) -> ConnectPlugin:
     name = config.get(option, default)
     if name is None:
         raise ConfigError(
@@ -211,7 +211,7 @@ def _converter(config: Mapping[str, str], option: str, default: str | None = Non
             field=option,
             hint=f"Add it to the configuration, or say --set {option}=org.apache.kafka.connect.json.JsonConverter.",
         )
-    return Component(CONVERTERS.get(name, name), _under(config, option))
+    return ConnectPlugin(CONVERTERS.get(name, name), _under(config, option))
 
 
 def _under(config: Mapping[str, str], prefix: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ transforms. The rules stand by theme, each a few lines; what a code means at len
 
 from collections.abc import Iterable, Sequence
 
-from cdc_outbox.debezium.config import NEWEST, Config, Kind, Version
+from cdc_outbox.debezium.config import NEWEST, Config, ConnectorKind, Version
 from cdc_outbox.debezium.event_router.regex_program import limited
 from cdc_outbox.debezium.lint import (
     capture,
@@ -34,7 +34,7 @@ __all__ = [
     "NEWEST",
     "RULES",
     "Config",
-    "Kind",
+    "ConnectorKind",
     "Rule",
     "Version",
     "compare",

@@ -14,7 +14,7 @@ from cdc_outbox.debezium.lint import RULES
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.lint.texts import find_in_text, read_text
 from cdc_outbox.debezium.options import Rename
-from cdc_outbox.finding import Place
+from cdc_outbox.finding import Location
 from cdc_outbox.text_files.patch import Patch
 
 _ENOUGH = 1_000
@@ -43,7 +43,7 @@ class Fixed:
     """What was mended: the finding's code, where it stood, and what stands there now."""
 
     code: str
-    place: Place
+    place: Location
     change: str
 
     def __str__(self) -> str:

@@ -10,8 +10,8 @@ from cdc_outbox.debezium.config import (
     ROUTER,
     TOPIC_NAMES,
     Config,
-    Kind,
-    Plugin,
+    ConfiguredPlugin,
+    ConnectorKind,
     class_of,
     listed,
 )
@@ -67,14 +67,14 @@ def deadline_for_delivery(config: Config) -> Hits:
         yield Hit(option, message, "Leave it out: Connect waits as long as it takes.")
 
 
-@book.rule("CC209", ERROR, Kind.MYSQL, Kind.MARIADB, Kind.ORACLE)
+@book.rule("CC209", ERROR, ConnectorKind.MYSQL, ConnectorKind.MARIADB, ConnectorKind.ORACLE)
 def several_tasks(config: Config) -> Hits:
     tasks = config.number("tasks.max", 1)
     if tasks is not None and tasks > 1:
         yield Hit("tasks.max", "this connector refuses to start with more than one task.", "Set it to 1.")
 
 
-@book.rule("CC210", NOTE, Kind.POSTGRESQL)
+@book.rule("CC210", NOTE, ConnectorKind.POSTGRESQL)
 def several_tasks_for_one_slot(config: Config) -> Hits:
     tasks = config.number("tasks.max", 1)
     if tasks is not None and tasks > 1:
@@ -105,7 +105,7 @@ def _entries(value: str) -> list[str]:
     return value.split(",") if value else []
 
 
-@book.rule("CC229", ERROR, *Kind)
+@book.rule("CC229", ERROR, *ConnectorKind)
 def router_that_is_not_listed(config: Config) -> Hits:
     for option in config.options:
         alias = re.fullmatch(r"transforms\.([^.]+)\.type", option)
@@ -167,14 +167,14 @@ def converters_of_old(config: Config) -> Hits:
             yield Hit(option, f"{option} is not read since Kafka 3.0.", "Leave it out.")
 
 
-@book.rule("CC218", ERROR, *Kind)
+@book.rule("CC218", ERROR, *ConnectorKind)
 def boundaries_of_its_own(config: Config) -> Hits:
     if config.get("transaction.boundary").lower() == "connector":
         message = "Debezium defines no transaction boundaries, so Connect refuses to start it."
         yield Hit("transaction.boundary", message, "Set it to poll, or leave it out.")
 
 
-@book.rule("CC219", NOTE, *Kind)
+@book.rule("CC219", NOTE, *ConnectorKind)
 def more_than_at_least_once(config: Config) -> Hits:
     if config.get("exactly.once.support").lower() == "required":
         message = "Connect's transactions spare the connector's own duplicates, and no others."
@@ -207,12 +207,16 @@ def unknown_class(config: Config) -> Hits:
     if connector:
         message = f"there is no connector {config.get('connector.class')}."
         yield Hit("connector.class", message, f"Did you mean {connector!r}?")
-    elif config.kind is Kind.POSTGRESQL and config.version >= (3, 6) and "." not in config.get("connector.class"):
+    elif (
+        config.kind is ConnectorKind.POSTGRESQL
+        and config.version >= (3, 6)
+        and "." not in config.get("connector.class")
+    ):
         message = "Connect knows the connector by this name, and Debezium's own code does not: the task fails."
         yield Hit("connector.class", message, f"Write {config.kind.value!r}.")
 
 
-@book.rule("CC225", WARNING, *Kind)
+@book.rule("CC225", WARNING, *ConnectorKind)
 def dead_letters_of_a_source(config: Config) -> Hits:
     for option in config.options:
         if option.startswith("errors.deadletterqueue."):
@@ -243,7 +247,7 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
 def connector_of_another_kind(config: Config) -> Hits:
     if config.kind is None and not _meant_connector(config):
         given = config.get("connector.class")
-        near = did_you_mean(given, [kind.value for kind in Kind])
+        near = did_you_mean(given, [kind.value for kind in ConnectorKind])
         message = "this is none of the six connectors of Debezium, so only what is Connect's was looked at."
         if given in _OF_CONFLUENT_CLOUD:
             message = "Confluent Cloud runs this connector with options of its own, so only Connect's were looked at."
@@ -254,7 +258,7 @@ def connector_of_another_kind(config: Config) -> Hits:
 def _meant_connector(config: Config) -> str:
     """Return the connector whose class is misspelt, empty where the class is right or another vendor's."""
     given = config.get("connector.class")
-    names = [name for kind in Kind for name in (kind.value, kind.rpartition(".")[2])]
+    names = [name for kind in ConnectorKind for name in (kind.value, kind.rpartition(".")[2])]
     simple = given.rpartition(".")[2]
     if config.kind is None and given.startswith("io.debezium.connector.") and simple in names:
         return next(name for name in names if name.endswith(f".{simple}"))
@@ -280,5 +284,5 @@ def meant_class(given: str) -> str:
     return near[0] if near else ""
 
 
-def _plugins(config: Config) -> tuple[tuple[str, tuple[Plugin, ...]], ...]:
+def _plugins(config: Config) -> tuple[tuple[str, tuple[ConfiguredPlugin, ...]], ...]:
     return ("transform", config.transforms), ("predicate", tuple(config.predicates.values()))

@@ -4,7 +4,7 @@ import re
 from difflib import get_close_matches
 from functools import cache
 
-from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, Kind, is_placeholder, is_reference
+from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, ConnectorKind, is_placeholder, is_reference
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.debezium.options import (
     Catalogue,
@@ -78,7 +78,7 @@ def _find_rename(connector: str, version: str, option: str) -> Rename | None:
     return found
 
 
-@book.rule("CC101", WARNING, *Kind)
+@book.rule("CC101", WARNING, *ConnectorKind)
 def unknown_option(config: Config) -> Hits:
     known = _known_to(config)
     for option in config.options:
@@ -96,10 +96,10 @@ def unknown_option(config: Config) -> Hits:
 
 def _fails(config: Config, option: str) -> bool:
     """Tell whether an option that a connector does not have fails its task, of which CC805 tells."""
-    return config.kind is Kind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
+    return config.kind is ConnectorKind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
 
 
-@book.rule("CC102", ERROR, *Kind)
+@book.rule("CC102", ERROR, *ConnectorKind)
 def option_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
         rename = find_rename(config, option)
@@ -108,7 +108,7 @@ def option_of_an_earlier_version(config: Config) -> Hits:
             yield Hit(option, message, f"Write {rename.new}.")
 
 
-@book.rule("CC103", WARNING, *Kind)
+@book.rule("CC103", WARNING, *ConnectorKind)
 def option_that_is_gone(config: Config) -> Hits:
     for option in config.options:
         rename = find_rename(config, option)
@@ -122,7 +122,7 @@ def _short(rename: Rename) -> str:
     return rename.version.removesuffix(".0")
 
 
-@book.rule("CC104", ERROR, *Kind)
+@book.rule("CC104", ERROR, *ConnectorKind)
 def value_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
         rename = find_renamed_value(config, option)
@@ -136,7 +136,7 @@ def find_renamed_value(config: Config, option: str) -> Rename | None:
     return None if known is None or value in _allowed(config, option) else renamed_value(option, value, known.connector)
 
 
-@book.rule("CC105", ERROR, *Kind)
+@book.rule("CC105", ERROR, *ConnectorKind)
 def value_out_of_the_list(config: Config) -> Hits:
     for option in config.options:
         value, allowed = config.get(option), _allowed(config, option)
@@ -165,18 +165,18 @@ def _allowed(config: Config, option: str) -> tuple[str, ...]:
     return () if found is None else tuple(value.lower() for value in found.allowed)
 
 
-@book.rule("CC106", ERROR, *Kind)
+@book.rule("CC106", ERROR, *ConnectorKind)
 def missing_option(config: Config) -> Hits:
     known = _known_to(config)
     given = {rename.new for option in config.options if (rename := find_rename(config, option)) is not None}
-    if config.kind is Kind.ORACLE and config.has("database.url"):
+    if config.kind is ConnectorKind.ORACLE and config.has("database.url"):
         given.add("database.hostname")
     for option in [] if known is None else sorted(name for name, found in known.options.items() if found.required):
         if not config.has(option) and option not in given:
             yield Hit(option, f"{option} is missing, and this connector does not start without it.", f"Set {option}.")
 
 
-@book.rule("CC107", ERROR, *Kind)
+@book.rule("CC107", ERROR, *ConnectorKind)
 def prefix_that_is_none(config: Config) -> Hits:
     prefix = config.get("topic.prefix")
     if prefix and not is_placeholder(prefix) and not re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
@@ -184,7 +184,7 @@ def prefix_that_is_none(config: Config) -> Hits:
         yield Hit("topic.prefix", message, "Debezium refuses it: choose another, and never change it again.")
 
 
-@book.rule("CC108", ERROR, *Kind)
+@book.rule("CC108", ERROR, *ConnectorKind)
 def queue_smaller_than_a_batch(config: Config) -> Hits:
     queue, batch = config.number("max.queue.size", 8192), config.number("max.batch.size", 2048)
     if queue is not None and batch is not None and queue <= batch:
@@ -192,7 +192,7 @@ def queue_smaller_than_a_batch(config: Config) -> Hits:
         yield Hit(option, "max.queue.size must be above max.batch.size.", "Make the queue four times a batch.")
 
 
-@book.rule("CC109", ERROR, *Kind)
+@book.rule("CC109", ERROR, *ConnectorKind)
 def pause_that_is_none(config: Config) -> Hits:
     pause = config.number("poll.interval.ms", 500)
     if pause is not None and pause <= 0:
@@ -200,14 +200,14 @@ def pause_that_is_none(config: Config) -> Hits:
         yield Hit("poll.interval.ms", message, "5 to 20 is quick and costs little.")
 
 
-@book.rule("CC110", NOTE, *Kind)
+@book.rule("CC110", NOTE, *ConnectorKind)
 def half_a_second_late(config: Config) -> Hits:
     if config.routers and not config.has("poll.interval.ms"):
         message = "poll.interval.ms is not set: its 500 make events a quarter of a second late on average."
         yield Hit("poll.interval.ms", message, "10 costs a tenth of a core while idle.")
 
 
-@book.rule("CC114", NOTE, *Kind)
+@book.rule("CC114", NOTE, *ConnectorKind)
 def pause_before_each_batch(config: Config) -> Hits:
     pause = config.number("poll.dispatch.interval.ms", 0)
     if config.routers and pause:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 
-from cdc_outbox.debezium.config import TOPIC_NAMES, Config, Kind, Plugin, Router, listed
+from cdc_outbox.debezium.config import TOPIC_NAMES, Config, ConfiguredPlugin, ConnectorKind, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectType, ConnectValue, EventRouter
 from cdc_outbox.debezium.java_patterns import literal, matches
 from cdc_outbox.debezium.lint.records import change, heartbeat, logical_message, typical_row
@@ -20,13 +20,13 @@ from cdc_outbox.errors import ConfigError, RoutingError
 _MOST_TRANSFORMS = 50
 FEW = 20
 """Tables that are followed."""
-_SCHEMAS = {Kind.POSTGRESQL: "public", Kind.SQLSERVER: "dbo"}
+_SCHEMAS = {ConnectorKind.POSTGRESQL: "public", ConnectorKind.SQLSERVER: "dbo"}
 _OTHER_ROW = {"cdc_outbox_other": ConnectValue(ConnectType.STRING, "x")}
 """A row of a table that is no outbox: it has none of an outbox's columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PathStep:
     """One transform on a record's path.
 
     Args:
@@ -35,7 +35,7 @@ class Step:
         failure: Why the task fails, empty if it does not.
     """
 
-    transform: Plugin
+    transform: ConfiguredPlugin
     runs: bool
     before: ConnectRecord
     after: ConnectRecord | None
@@ -54,9 +54,9 @@ class Path:
 
     table: str
     start: ConnectRecord
-    steps: tuple[Step, ...]
+    steps: tuple[PathStep, ...]
 
-    def step(self, plugin: Plugin) -> Step | None:
+    def step(self, plugin: ConfiguredPlugin) -> PathStep | None:
         """Return the step at a transform, ``None`` where the record does not come so far, or that is not known."""
         return next((step for step in self.steps if step.transform.alias == plugin.alias), None)
 
@@ -83,7 +83,7 @@ class Paths:
     def of_other(self, table: str) -> list[Path]:
         """Return the paths of a row of a table that is no outbox; empty for a table whose name is not known."""
         topics = self.config.topics_of(table) if table else ()
-        of_mongo = self.config.kind is Kind.MONGODB
+        of_mongo = self.config.kind is ConnectorKind.MONGODB
         return [self.walk(change(topic, _OTHER_ROW, of_mongo=of_mongo), table) for topic in topics or [""]]
 
     def of_heartbeats(self) -> Path:
@@ -91,7 +91,7 @@ class Paths:
         prefix = self.config.get("topic.heartbeat.prefix", "__debezium-heartbeat")
         return self.walk(heartbeat(f"{prefix}.{self.config.get('topic.prefix')}"), "")
 
-    def topic_by(self, router: Router, step: Step) -> str:
+    def topic_by(self, router: Router, step: PathStep) -> str:
         """Return where a router with a predicate would send a row that another one takes, empty if not known."""
         try:
             after = self._apply(router, step.before) if router.predicate else None
@@ -113,15 +113,15 @@ class Paths:
             except ConfigError:
                 break
             except RoutingError as error:
-                steps.append(Step(transform=plugin, runs=True, before=record, after=None, failure=str(error)))
+                steps.append(PathStep(transform=plugin, runs=True, before=record, after=None, failure=str(error)))
                 break
-            steps.append(Step(transform=plugin, runs=runs, before=record, after=after))
+            steps.append(PathStep(transform=plugin, runs=runs, before=record, after=after))
             if after is None:
                 break
             record = after
         return Path(table=table, start=start, steps=tuple(steps))
 
-    def _runs(self, plugin: Plugin, record: ConnectRecord, *, is_outbox: bool) -> bool:
+    def _runs(self, plugin: ConfiguredPlugin, record: ConnectRecord, *, is_outbox: bool) -> bool:
         name = plugin.predicate
         if not name:
             return True
@@ -138,7 +138,7 @@ class Paths:
                 raise
             return hoped is not plugin.on("negate")
 
-    def _hoped(self, plugin: Plugin, record: ConnectRecord) -> bool | None:
+    def _hoped(self, plugin: ConfiguredPlugin, record: ConnectRecord) -> bool | None:
         """Return what the only router's predicate has to answer of a row, if that is the one which is asked.
 
         Otherwise the row is not routed, and what is wrong behind does not matter.
@@ -150,7 +150,7 @@ class Paths:
         is_first = plugin.alias == router.alias or (asks_the_same and sees_raw_topics(self.config, router))
         return not router.on("negate") if is_first else None
 
-    def _apply(self, plugin: Plugin, record: ConnectRecord) -> ConnectRecord | None:
+    def _apply(self, plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord | None:
         known = self.routers.get(plugin.alias)
         if isinstance(known, RoutingError):
             raise known
@@ -169,7 +169,7 @@ def paths_of(config: Config) -> Paths:
     if config.reads_messages:
         starts = [("message", logical_message(topic)) for topic in config.topics_of("message") or [""]]
     else:
-        of_mongo = config.kind is Kind.MONGODB
+        of_mongo = config.kind is ConnectorKind.MONGODB
         starts = [(table, change(topic, paths.row, of_mongo=of_mongo)) for table, topic in _outbox_topics(config)]
     return Paths(config, routers, paths.row, tuple(paths.walk(start, name, is_outbox=True) for name, start in starts))
 
@@ -226,7 +226,7 @@ def _tables_of(config: Config, name: str) -> Iterator[str]:
     """Yield the tables that a topic's name without its prefix may be of."""
     delimiter = config.get("topic.delimiter", ".")
     parts = name.split(delimiter)
-    if config.kind is Kind.SQLSERVER:
+    if config.kind is ConnectorKind.SQLSERVER:
         parts = parts[1:]
     if len(parts) == 2:
         yield ".".join(parts)
@@ -234,7 +234,7 @@ def _tables_of(config: Config, name: str) -> Iterator[str]:
 
 def names_database(config: Config, table: str) -> bool:
     """Tell whether a table is written with its database, where Debezium compares schema and table alone."""
-    compares_schemas = config.kind in {Kind.POSTGRESQL, Kind.SQLSERVER, Kind.ORACLE}
+    compares_schemas = config.kind in {ConnectorKind.POSTGRESQL, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE}
     # Who escapes dots may have escaped one that is a name's own.
     return compares_schemas and table.count(".") == 2 and "\\." not in config.get("table.include.list")
 
@@ -260,7 +260,7 @@ def find_exclusion(config: Config, table: str) -> str | None:
 
 
 def _comparison(config: Config) -> Callable[[str, str], bool | None]:
-    if config.kind is Kind.MONGODB and config.get("filters.match.mode").lower() == "literal":
+    if config.kind is ConnectorKind.MONGODB and config.get("filters.match.mode").lower() == "literal":
         return lambda pattern, text: pattern.lower() == text.lower()
     return lambda pattern, text: matches(pattern, text, ignores_case=True)
 

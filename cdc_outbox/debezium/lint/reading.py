@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.debezium.config import NEWEST, Config, Version
-from cdc_outbox.finding import Finding, Place
+from cdc_outbox.finding import Finding, Location
 from cdc_outbox.text_files.document import Document, Path
 
 _CLASS = "connector.class"
@@ -24,10 +24,10 @@ class InDocument:
     around: Path
     aliases: Mapping[str, Path]
 
-    def __call__(self, option: str) -> Place:
+    def __call__(self, option: str) -> Location:
         """Return an option's place, or that of what it would stand in."""
         place = self.document.place(self.path(option))
-        return Place(document=place.document, path=option, line=place.line)
+        return Location(document=place.document, path=option, line=place.line)
 
     def path(self, option: str) -> Path:
         """Return an option's path, or the one that it would have."""

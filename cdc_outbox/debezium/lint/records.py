@@ -31,7 +31,7 @@ _KEY_OF_HEARTBEAT = ConnectStruct(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Envelope(Change):
+class EnvelopeChange(Change):
     """A change whose envelope transforms have added fields to, or taken fields from.
 
     Its ``connector_time_ms`` is ``None`` where ``ts_ms`` is not there, or no number any more.
@@ -49,7 +49,7 @@ class Envelope(Change):
 
 def fields_of(value: object) -> frozenset[str] | None:
     """Return the names of a structure's fields, ``None`` where they are not known."""
-    if isinstance(value, Envelope):
+    if isinstance(value, EnvelopeChange):
         return value.fields
     if isinstance(value, ConnectStruct) and value.schema.fields:
         return frozenset(name for name, _ in value.schema.fields)
@@ -58,7 +58,7 @@ def fields_of(value: object) -> frozenset[str] | None:
 
 def with_fields(value: Any, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
     """Return a structure with these fields, if they were known before."""
-    if isinstance(value, Envelope):
+    if isinstance(value, EnvelopeChange):
         return replace(value, fields=fields, connector_time_ms=value.connector_time_ms if "ts_ms" in fields else None)
     if isinstance(value, ConnectStruct) and value.schema.fields:
         schema = ConnectSchema(type=ConnectType.STRING)
@@ -89,7 +89,9 @@ def text(value: str) -> ConnectValue:
 
 def change(topic: str, row: dict[str, ConnectValue], *, of_mongo: bool = False) -> ConnectRecord:
     """Return the record of an inserted row or document, before any transform."""
-    value = Envelope(row=row, connector_time_ms=0, row_schema=f"{topic}.Value", document="{}" if of_mongo else None)
+    value = EnvelopeChange(
+        row=row, connector_time_ms=0, row_schema=f"{topic}.Value", document="{}" if of_mongo else None
+    )
     return ConnectRecord(topic=topic, key=KEY, value=value)
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from cdc_outbox.debezium.config import Config, Kind, Router, is_reference
+from cdc_outbox.debezium.config import Config, ConnectorKind, Router, is_reference
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, EventRouter
 from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
 from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
 from cdc_outbox.debezium.java_patterns import compiled
-from cdc_outbox.debezium.lint.records import STRUCTURE, Envelope
+from cdc_outbox.debezium.lint.records import STRUCTURE, EnvelopeChange
 from cdc_outbox.errors import RoutingError
 
 
@@ -28,7 +28,7 @@ def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
     knows = _is_known(router.get("route.topic.regex")) and not is_reference(router.get("route.topic.replacement"))
     if not knows:
         options = {option: value for option, value in options.items() if not option.startswith("route.topic.re")}
-    connector = "oracle" if config.kind is Kind.ORACLE else ""
+    connector = "oracle" if config.kind is ConnectorKind.ORACLE else ""
     version = (config.version[0], config.version[1])
     return EventRouter.from_options(options, version=version, connector=connector), knows
 
@@ -48,7 +48,7 @@ def routed(router: Router, real: EventRouter, record: ConnectRecord, *, knows_to
         ConfigError: What becomes of it is not known.
     """
     value = record.value
-    if isinstance(value, Envelope):
+    if isinstance(value, EnvelopeChange):
         if not {"op", "after"} <= value.fields:
             record = replace(record, value=value.structure)
         elif value.connector_time_ms is None and real.timestamp_column is None:

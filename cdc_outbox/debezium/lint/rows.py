@@ -3,13 +3,13 @@
 import re
 from itertools import takewhile
 
-from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, Kind, Router, listed
+from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, ConnectorKind, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.debezium.lint.path import (
     FEW,
     Path,
-    Step,
+    PathStep,
     find_exclusion,
     is_outbox,
     named_outboxes,
@@ -25,7 +25,7 @@ book = Rulebook()
 _ROUTERS = frozenset({ROUTER, MONGO_ROUTER})
 
 
-@book.rule("CC523", ERROR, *Kind)
+@book.rule("CC523", ERROR, *ConnectorKind)
 def outbox_that_is_left_out(config: Config) -> Hits:
     if not config.routers:
         return
@@ -43,7 +43,7 @@ def outbox_that_is_left_out(config: Config) -> Hits:
                 yield Hit(option, f"{table} is not captured: {option} leaves it out.", f"Remove it from {option}.")
 
 
-@book.rule("CC524", ERROR, Kind.POSTGRESQL)
+@book.rule("CC524", ERROR, ConnectorKind.POSTGRESQL)
 def messages_that_are_left_out(config: Config) -> Hits:
     if config.routers and config.reads_messages and config.message_exclusion is not None:
         message = "events are logical messages, and every one of them is left out."
@@ -51,7 +51,7 @@ def messages_that_are_left_out(config: Config) -> Hits:
         yield Hit("message.prefix.exclude.list", message, remedy)
 
 
-@book.router_rule("CC505", ERROR, *Kind)
+@book.router_rule("CC505", ERROR, *ConnectorKind)
 def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     predicate = config.predicates.get(router.predicate)
     paths = paths_of(config).outboxes
@@ -97,7 +97,7 @@ def predicate_that_never_matches(config: Config, router: Router) -> Hits:
         yield Hit(f"{predicate.prefix}pattern", message, f"Write {pattern}.")
 
 
-def _took(config: Config, router: Router) -> Step | None:
+def _took(config: Config, router: Router) -> PathStep | None:
     """Return the step at which another router takes every row, although a router is to send some to another topic."""
     paths = paths_of(config)
     for path in paths.outboxes:
@@ -116,7 +116,7 @@ def _names_no_table(config: Config, router: Router) -> str:
     [example, *_] = config.topics_of("SCHEMA.TABLE") or [""]
     delimiter = config.get("topic.delimiter", ".")
     named = re.fullmatch(r"\^?((?:[\w\-]|\\\.)+)\$?", predicate.get("pattern"))
-    is_judged = named and example and sees_raw_topics(config, router) and config.kind is Kind.POSTGRESQL
+    is_judged = named and example and sees_raw_topics(config, router) and config.kind is ConnectorKind.POSTGRESQL
     if not named or not is_judged or predicate.type != TOPIC_NAMES or router.on("negate") or config.reads_messages:
         return ""
     topic, start = named[1].replace("\\.", "."), f"{config.get('topic.prefix')}{delimiter}"
@@ -125,14 +125,14 @@ def _names_no_table(config: Config, router: Router) -> str:
     return "" if fits else example
 
 
-def _taking_step(path: Path, router: Router) -> Step | None:
+def _taking_step(path: Path, router: Router) -> PathStep | None:
     """Return the step at which another router takes a row before it comes to a router."""
     before = takewhile(lambda step: step.transform.alias != router.alias, path.steps)
     routed = (step for step in before if step.runs and step.transform.type in _ROUTERS)
     return next((step for step in routed if isinstance(step.before.value, Change)), None)
 
 
-def _renaming(path: Path, router: Router) -> Step | None:
+def _renaming(path: Path, router: Router) -> PathStep | None:
     """Return the step before a router that gives a row another topic."""
     for step in path.steps:
         if step.transform.alias == router.alias:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from cdc_outbox.debezium.config import NEWEST, Config, Version
 from cdc_outbox.debezium.render import refuse_file, render
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.text_files.document import Document, Path
 
@@ -45,7 +45,7 @@ _ORIGINS: tuple[tuple[str, Path], ...] = (
 class _InSpec:
     spec: Spec
 
-    def __call__(self, option: str) -> Place:
+    def __call__(self, option: str) -> Location:
         return self.spec.document.place(self.path(option))
 
     def path(self, option: str) -> Path:

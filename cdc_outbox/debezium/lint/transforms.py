@@ -8,11 +8,28 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from cdc_outbox.debezium.config import DECODER, MONGO_ROUTER, ROUTER, TOPIC_NAMES, Plugin, is_reference, listed
+from cdc_outbox.debezium.config import (
+    DECODER,
+    MONGO_ROUTER,
+    ROUTER,
+    TOPIC_NAMES,
+    ConfiguredPlugin,
+    is_reference,
+    listed,
+)
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, ConnectValue
 from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError, replace_first
 from cdc_outbox.debezium.java_patterns import compiled, matches
-from cdc_outbox.debezium.lint.records import KEY, MESSAGE, STRUCTURE, Envelope, change, fields_of, text, with_fields
+from cdc_outbox.debezium.lint.records import (
+    KEY,
+    MESSAGE,
+    STRUCTURE,
+    EnvelopeChange,
+    change,
+    fields_of,
+    text,
+    with_fields,
+)
 from cdc_outbox.errors import ConfigError, RoutingError
 
 _KAFKA = "org.apache.kafka.connect.transforms."
@@ -69,17 +86,17 @@ _NEED_A_STRUCTURE = frozenset(
 _READ_BY_ROUTERS = frozenset({"op", "after", "ts_ms"})
 """The fields of an envelope that a router reads, the last one where no column has the event's time."""
 _SCRIPTS = frozenset({f"{_DEBEZIUM}Filter", f"{_DEBEZIUM}ContentBasedRouter"})
-_Transform = Callable[[Plugin, ConnectRecord], ConnectRecord | None]
+_Transform = Callable[[ConfiguredPlugin, ConnectRecord], ConnectRecord | None]
 
 
-def keeps_topic(plugin: Plugin) -> bool:
+def keeps_topic(plugin: ConfiguredPlugin) -> bool:
     """Tell whether a transform is known to leave the topics of what no router has routed as they are."""
     name = plugin.type.removeprefix(_KAFKA)
     keeps = {ROUTER, MONGO_ROUTER, DECODER, *UNWRAPPING, *_LEAVE_CHANGES}
     return plugin.type in keeps or (name in _KNOWN and name not in _RENAMING)
 
 
-def holds(predicate: Plugin, record: ConnectRecord) -> bool:
+def holds(predicate: ConfiguredPlugin, record: ConnectRecord) -> bool:
     """Tell whether a predicate is true of a record.
 
     Raises:
@@ -99,7 +116,7 @@ def holds(predicate: Plugin, record: ConnectRecord) -> bool:
     return answer
 
 
-def transformed(plugin: Plugin, record: ConnectRecord, row: dict[str, ConnectValue]) -> ConnectRecord | None:
+def transformed(plugin: ConfiguredPlugin, record: ConnectRecord, row: dict[str, ConnectValue]) -> ConnectRecord | None:
     """Return what a transform other than a router makes of a record, ``None`` where it drops it.
 
     Args:
@@ -126,26 +143,26 @@ def transformed(plugin: Plugin, record: ConnectRecord, row: dict[str, ConnectVal
     return known(plugin, record)
 
 
-def _unknown(plugin: Plugin) -> ConfigError:
+def _unknown(plugin: ConfiguredPlugin) -> ConfigError:
     return ConfigError(f"what {plugin.alias} makes of it is not known")
 
 
-def _is_for_keys(plugin: Plugin) -> bool:
+def _is_for_keys(plugin: ConfiguredPlugin) -> bool:
     return plugin.options.get("type", "").strip().endswith("$Key")
 
 
-def _side(plugin: Plugin, record: ConnectRecord) -> object:
+def _side(plugin: ConfiguredPlugin, record: ConnectRecord) -> object:
     return record.key if _is_for_keys(plugin) else record.value
 
 
-def _with_fields(plugin: Plugin, record: ConnectRecord, fields: frozenset[str]) -> ConnectRecord:
+def _with_fields(plugin: ConfiguredPlugin, record: ConnectRecord, fields: frozenset[str]) -> ConnectRecord:
     """Return the record with these fields in the structure that a transform works on."""
     if _is_for_keys(plugin):
         return replace(record, key=with_fields(record.key, fields))
     return replace(record, value=with_fields(record.value, fields))
 
 
-def _scripted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _scripted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     script, topics = plugin.get("condition") or plugin.get("topic.expression"), plugin.get("topic.regex")
     asked = matches(topics, record.topic) if topics and record.topic else not topics
     if asked is False:
@@ -159,7 +176,7 @@ def _unwrapped(record: ConnectRecord) -> ConnectRecord:
     return replace(record, value=ConnectStruct(STRUCTURE, {})) if isinstance(record.value, Change) else record
 
 
-def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _renamed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record under the topic that RegexRouter or Debezium's router of logical tables gives it."""
     of_debezium = plugin.type.startswith(_DEBEZIUM)
     regex, replacement = (f"topic.{name}" if of_debezium else name for name in ("regex", "replacement"))
@@ -179,7 +196,7 @@ def _renamed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return replace(record, topic=topic)
 
 
-def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _dated(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     if record.timestamp_ms is None:
         raise RoutingError("it has no timestamp", exception="DataException")
     form = plugin.get("topic.format", "${topic}-${timestamp}")
@@ -187,7 +204,7 @@ def _dated(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return replace(record, topic=topic if record.topic else "")
 
 
-def _extracted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _extracted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     name, fields = plugin.get("field"), fields_of(_side(plugin, record))
     if plugin.get("field.syntax.version", "V1").upper() != "V1":
         raise _unknown(plugin)
@@ -202,7 +219,7 @@ def _extracted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     raise _unknown(plugin)
 
 
-def _replaced(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _replaced(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     fields = fields_of(_side(plugin, record))
     if fields is None:
         return record
@@ -216,24 +233,24 @@ def _replaced(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return _with_fields(plugin, record, frozenset(renames.get(name, name) for name in kept))
 
 
-def _inserted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _inserted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     sources = ("offset", "partition", "static", "timestamp", "topic")
     return _widened(plugin, record, *(plugin.get(f"{source}.field").rstrip("!?") for source in sources))
 
 
-def _widened(plugin: Plugin, record: ConnectRecord, *names: str) -> ConnectRecord:
+def _widened(plugin: ConfiguredPlugin, record: ConnectRecord, *names: str) -> ConnectRecord:
     """Return the record with further fields in the structure that a transform works on."""
     fields = fields_of(_side(plugin, record))
     return record if fields is None else _with_fields(plugin, record, fields | set(filter(None, names)))
 
 
-def _masked(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _masked(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     if isinstance(record.value, Change) and _READ_BY_ROUTERS & set(listed(plugin.get("fields"))):
         raise _unknown(plugin)
     return record
 
 
-def _with_field_as_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _with_field_as_header(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     names, fields = listed(plugin.get("fields")), fields_of(_side(plugin, record))
     if fields is None:
         raise _unknown(plugin)
@@ -246,14 +263,14 @@ def _with_field_as_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecor
     return replace(record, headers=(*record.headers, *headers))
 
 
-def _with_header_as_field(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _with_header_as_field(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     """Return a record that has none of the headers as it is; of another one the fields are not known."""
     if set(listed(plugin.get("headers"))) & dict(record.headers).keys():
         raise _unknown(plugin)
     return record
 
 
-def _named_anew(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _named_anew(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record under another schema's name, by which a router may know it for a change no more."""
     name = plugin.get("schema.name")
     if _is_for_keys(plugin) or not name or name.endswith(".Envelope"):
@@ -261,7 +278,7 @@ def _named_anew(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return _unwrapped(record)
 
 
-def _cast(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _cast(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record as it is: which type a text has makes no difference here, but that of ``ts_ms`` does."""
     takes_fields, is_text = ":" in plugin.get("spec"), isinstance(_side(plugin, record), ConnectValue)
     if takes_fields is is_text:
@@ -271,20 +288,20 @@ def _cast(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return _retyped(plugin, record, {name for name, kind in types.items() if (name, kind) != ("ts_ms", "int64")})
 
 
-def _converted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _converted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     return _retyped(plugin, record, {plugin.get("field")} if plugin.get("target.type") != "unix" else set())
 
 
-def _retyped(plugin: Plugin, record: ConnectRecord, names: set[str]) -> ConnectRecord:
+def _retyped(plugin: ConfiguredPlugin, record: ConnectRecord, names: set[str]) -> ConnectRecord:
     """Return the record with fields of other types."""
-    if _is_for_keys(plugin) or not isinstance(record.value, Envelope) or not names & _READ_BY_ROUTERS:
+    if _is_for_keys(plugin) or not isinstance(record.value, EnvelopeChange) or not names & _READ_BY_ROUTERS:
         return record
     if names & {"op", "after"}:
         raise _unknown(plugin)
     return replace(record, value=replace(record.value, connector_time_ms=None))
 
 
-def _keyed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _keyed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     """Return the record with a key of fields of its value."""
     there = fields_of(record.value)
     if there is None:
@@ -295,28 +312,28 @@ def _keyed(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
     return replace(record, key=KEY)
 
 
-def _flattened(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
-    if not isinstance(record.value, Envelope) or _is_for_keys(plugin):
+def _flattened(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
+    if not isinstance(record.value, EnvelopeChange) or _is_for_keys(plugin):
         return record
     if record.value.document is not None:
         raise _unknown(plugin)  # MongoDB's documents are texts, and stay
     return _with_fields(plugin, record, record.value.fields - {"before", "after", "source"})
 
 
-def _hoisted(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _hoisted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     structure = ConnectStruct(STRUCTURE, {})
     return replace(record, key=structure) if _is_for_keys(plugin) else replace(record, value=structure)
 
 
-def _dropped(_plugin: Plugin, _record: ConnectRecord) -> None:
+def _dropped(_plugin: ConfiguredPlugin, _record: ConnectRecord) -> None:
     return None
 
 
-def _with_header(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _with_header(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     return replace(record, headers=(*record.headers, (plugin.get("header"), text("x"))))
 
 
-def _without_headers(plugin: Plugin, record: ConnectRecord) -> ConnectRecord:
+def _without_headers(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     names = listed(plugin.get("headers"))
     return replace(record, headers=tuple(header for header in record.headers if header[0] not in names))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cdc_outbox.finding import Finding, Place, Severity
+from cdc_outbox.finding import Finding, Location, Severity
 
 UUID_LENGTH = 36
 """Characters of an id that the writer makes."""
@@ -32,5 +32,5 @@ def another_database(found: str, wanted: str) -> Iterator[Finding]:
 
 
 def _finding(severity: Severity, code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Place(document="database", path=path)
+    place = Location(document="database", path=path)
     return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cdc_outbox.databases.facts import DatabaseFacts, RoleFacts, WrittenFacts
+from cdc_outbox.databases.facts import ConnectorRoleFacts, DatabaseFacts, WrittenFacts
 from cdc_outbox.databases.table import literal, quote
 from cdc_outbox.debezium.preflight.findings import another_database, error, warning
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
@@ -56,7 +56,7 @@ def _check_heartbeat(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         yield error("DB209", user, message, remedy)
 
 
-def _check_reading(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
+def _check_reading(spec: Spec, role: ConnectorRoleFacts | None) -> Iterator[Finding]:
     user, table = spec.database.user, spec.outbox.table
     if role is None:
         return
@@ -152,7 +152,7 @@ def _check_standby(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
         yield error("DB107", facts.database, message, remedy)
 
 
-def _check_role(spec: Spec, role: RoleFacts | None) -> Iterator[Finding]:
+def _check_role(spec: Spec, role: ConnectorRoleFacts | None) -> Iterator[Finding]:
     user = spec.database.user
     if user.startswith("${"):
         return

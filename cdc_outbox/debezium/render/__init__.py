@@ -9,7 +9,7 @@ from cdc_outbox.contract.placements import Placement, PlacementKind
 from cdc_outbox.contract.topics import HEARTBEATS, Topic
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.databases.sql import load
-from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, Kind
+from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, ConnectorKind
 from cdc_outbox.debezium.event_router import EventRouter
 from cdc_outbox.debezium.lint.promises import reason_against
 from cdc_outbox.debezium.render import capture
@@ -134,7 +134,7 @@ def _connector(spec: Spec) -> dict[str, str]:
     database = spec.database
     return {
         "name": spec.name,
-        "connector.class": Kind[database.kind.name].value,
+        "connector.class": ConnectorKind[database.kind.name].value,
         "tasks.max": "1",
         "topic.prefix": spec.topic_prefix,
         **_login(database),

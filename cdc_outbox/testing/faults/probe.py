@@ -9,7 +9,7 @@ from cdc_outbox.consumer.handlers import BeforeCommit, Handlers, Registered
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event
-from cdc_outbox.testing.faults.scenarios import Fault, Kind, Point
+from cdc_outbox.testing.faults.scenarios import Fault, FaultKind, Point
 
 
 class CrashError(BaseException):
@@ -32,7 +32,7 @@ class Probe:
         after_call: Awaited after each call of a handler, while its transaction is open.
     """
 
-    def __init__(self, instead: Mapping[Kind, str]) -> None:
+    def __init__(self, instead: Mapping[FaultKind, str]) -> None:
         self.statements = 0
         self.is_watching = False
         self.after_call: Callable[[Sequence[Event]], Awaitable[None]] | None = None
@@ -86,9 +86,9 @@ class Probe:
             return
         self._struck = None
         match fault.kind:
-            case Kind.CRASH:
+            case FaultKind.CRASH:
                 raise CrashError
-            case Kind.CONFLICT:
+            case FaultKind.CONFLICT:
                 raise TransactionConflictError("a conflict, made for a test")
             case _:
                 raise StruckError("an error, made for a test")
@@ -122,7 +122,7 @@ class Probe:
         fault = self._struck
         if fault is None or fault.point is not Point.STATEMENT or fault.statement != self._executed:
             return None
-        if fault.kind is Kind.CRASH:
+        if fault.kind is FaultKind.CRASH:
             raise CrashError
         return self._instead[fault.kind]
 

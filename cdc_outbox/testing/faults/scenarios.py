@@ -9,7 +9,7 @@ from cdc_outbox.consumer.ordering import Aggregate, Order, aggregate_of
 from cdc_outbox.event import Event, SequenceMode
 
 
-class Kind(StrEnum):
+class FaultKind(StrEnum):
     """What goes wrong."""
 
     CRASH = "crash"
@@ -39,7 +39,7 @@ class Fault:
         statement: Which of the handler's statements fails, from 1.
     """
 
-    kind: Kind
+    kind: FaultKind
     point: Point
     statement: int = 0
 
@@ -99,7 +99,7 @@ def scenarios(
     yield Scenario(
         name="a failure in a batch, which comes again one by one",
         batches=[events],
-        fault=Fault(kind=Kind.ERROR, point=Point.CALLED),
+        fault=Fault(kind=FaultKind.ERROR, point=Point.CALLED),
         strikes_last=True,
         remedy=REDELIVERED,
     )
@@ -140,15 +140,15 @@ def _late(group: Sequence[Event], order: Order) -> Sequence[Event]:
 
 def _struck(singles: Sequence[Sequence[Event]], statements: int) -> Iterator[Scenario]:
     faults = {
-        "a crash after the claim": Fault(kind=Kind.CRASH, point=Point.CLAIMED),
-        "a crash after the handler": Fault(kind=Kind.CRASH, point=Point.CALLED),
-        "a crash before the commit": Fault(kind=Kind.CRASH, point=Point.COMMITTING),
-        "a deadlock after the handler": Fault(kind=Kind.CONFLICT, point=Point.CALLED),
+        "a crash after the claim": Fault(kind=FaultKind.CRASH, point=Point.CLAIMED),
+        "a crash after the handler": Fault(kind=FaultKind.CRASH, point=Point.CALLED),
+        "a crash before the commit": Fault(kind=FaultKind.CRASH, point=Point.COMMITTING),
+        "a deadlock after the handler": Fault(kind=FaultKind.CONFLICT, point=Point.CALLED),
     }
     sentences = {
-        Kind.CRASH: "a crash at the handler's statement",
-        Kind.CONFLICT: "a deadlock at the handler's statement",
-        Kind.LOSS: "the connection breaks at the handler's statement",
+        FaultKind.CRASH: "a crash at the handler's statement",
+        FaultKind.CONFLICT: "a deadlock at the handler's statement",
+        FaultKind.LOSS: "the connection breaks at the handler's statement",
     }
     for number in range(1, statements + 1):
         for kind, sentence in sentences.items():

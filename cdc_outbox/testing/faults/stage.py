@@ -13,7 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import Registered
 from cdc_outbox.consumer.inbox_tables import InboxTable, inbox_component
 from cdc_outbox.consumer.item import Item, item_of
@@ -36,7 +36,7 @@ from cdc_outbox.errors import (
 from cdc_outbox.event import Event
 from cdc_outbox.telemetry import NoMetrics, NoSpans
 from cdc_outbox.testing.faults.probe import CrashError, Probe, ProbedBeforeCommit
-from cdc_outbox.testing.faults.scenarios import Kind
+from cdc_outbox.testing.faults.scenarios import FaultKind
 
 _MAX_TRIES = 5
 """How often a delivery is repeated that is worth it: a struck one needs one more."""
@@ -89,7 +89,7 @@ class Stage:
             wanted = self._consumer._inbox_table or InboxTable.on(self._dialect)  # noqa: SLF001
             self.table = replace(wanted, name=f"inbox_of_a_test_{uuid4().hex[:12]}")
             self._texts = load(self._dialect, "faults")
-            self.probe = Probe({kind: self._texts[kind].text for kind in Kind if kind in self._texts})
+            self.probe = Probe({kind: self._texts[kind].text for kind in FaultKind if kind in self._texts})
             await self._make_inbox()
             try:
                 yield
@@ -170,7 +170,7 @@ class Play:
         self._stage = stage
         self._consumer = consumer
         self._session = Session(stage.connect, self._know)
-        self._held: Mapping[Place, int] = {}
+        self._held: Mapping[TopicPartition, int] = {}
         self._tries: dict[str, int] = {}
         self._errors: dict[str, str] = {}
         self.wait_for_owner: Callable[[], object] = lambda: None
@@ -186,7 +186,7 @@ class Play:
 
     async def own(self) -> None:
         """Take every partition."""
-        places = [Place(topic, 0) for topic in self._consumer.contract.topics]
+        places = [TopicPartition(topic, 0) for topic in self._consumer.contract.topics]
         self._held = {place: tenure.epoch for place, tenure in (await self._session.issue(places)).items()}
 
     async def drain(self, events: int) -> str | None:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from cdc_outbox.connect.postgresql_database import Database
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.testing import Stack
 from tests.support.commands import findings, run_here
 from tests.support.pipeline import Pipeline
@@ -395,13 +395,13 @@ def test_looking_changes_nothing(fresh: Connection, dsn: str, spec: Path, monkey
     assert everything(fresh) == before
 
     # And nothing could be: what a look that went wrong would write is refused.
-    find_slot = Database.find_slot
+    find_slot = PostgresqlDatabase.find_slot
 
-    def write(database: Database) -> Any:
+    def write(database: PostgresqlDatabase) -> Any:
         database._connection.execute(INSERT)
         return find_slot(database)
 
-    monkeypatch.setattr(Database, "find_slot", write)
+    monkeypatch.setattr(PostgresqlDatabase, "find_slot", write)
     done = run_here("preflight", str(spec), "--dsn", dsn)
     assert "cannot execute INSERT in a read-only transaction" in done.stderr
     assert everything(fresh) == before

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from cdc_outbox.consumer.fencing import Place
+from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.debezium.render import render
@@ -133,7 +133,7 @@ def test_an_event_whose_number_another_one_had_goes_once_it_is_published(pruner:
 def test_a_message_is_read_once(pruner: Pruner, pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     read, counts = TopicReader.read, list[int]()
 
-    def count(reader: TopicReader, spans: Mapping[Place, tuple[int, int]]) -> Iterator[Message]:
+    def count(reader: TopicReader, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         counts.append(sum(end - start for start, end in spans.values()))
         return read(reader, spans)
 

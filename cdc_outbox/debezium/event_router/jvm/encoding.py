@@ -7,7 +7,7 @@ from typing import Any
 
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectSchema, ConnectStruct, ConnectValue
 from cdc_outbox.debezium.event_router.java import JAVA_EXCEPTIONS
-from cdc_outbox.debezium.event_router.routing import Component
+from cdc_outbox.debezium.event_router.routing import ConnectPlugin
 from cdc_outbox.debezium.event_router.values import Scalar
 from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
@@ -15,7 +15,7 @@ from cdc_outbox.message import Message
 _SHORT_NAMES = {java_class: name for name, java_class in JAVA_EXCEPTIONS.items()}
 
 
-def component(plugin: Component) -> dict[str, Any]:
+def component(plugin: ConnectPlugin) -> dict[str, Any]:
     """Return a plugin and its options."""
     return {"class": plugin.java_class, "options": dict(plugin.options)}
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
-from cdc_outbox.debezium.render.targets.model import Option, Pipeline, Target, chosen, pipeline_of
+from cdc_outbox.debezium.render.targets.model import Pipeline, RenderedOption, Target, chosen, pipeline_of
 from cdc_outbox.debezium.render.targets.strimzi import STRIMZI
 from cdc_outbox.redaction import safe_json
 
-__all__ = ["TARGETS", "Option", "Pipeline", "Target", "chosen", "pipeline_of"]
+__all__ = ["TARGETS", "Pipeline", "RenderedOption", "Target", "chosen", "pipeline_of"]
 
 
 def _render(pipeline: Pipeline, _settings: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from cdc_outbox.text_files.document import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class RenderedOption:
     """One option of the connector.
 
     Args:
@@ -36,7 +36,7 @@ class Pipeline:
     name: str
     connector_class: str
     tasks: int
-    options: tuple[Option, ...]
+    options: tuple[RenderedOption, ...]
     topics: tuple[Topic, ...]
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ def pipeline_of(spec: Spec) -> Pipeline:
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
-        options=tuple(Option(option, value, is_secret(option)) for option, value in config.items()),
+        options=tuple(RenderedOption(option, value, is_secret(option)) for option, value in config.items()),
         topics=tuple(topics_of(spec)),
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from cdc_outbox.contract.topics import Topic
-from cdc_outbox.debezium.render.targets.model import Option, Pipeline, Target
+from cdc_outbox.debezium.render.targets.model import Pipeline, RenderedOption, Target
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import REFERENCE, visible
 
@@ -118,7 +118,7 @@ def _connector(pipeline: Pipeline, settings: Mapping[str, str]) -> dict[str, Any
     }
 
 
-def _value(option: Option, pipeline: Pipeline, settings: Mapping[str, str]) -> str:
+def _value(option: RenderedOption, pipeline: Pipeline, settings: Mapping[str, str]) -> str:
     """Return what the worker gets; where it reads Secrets by itself, its variable becomes a Secret's key."""
     if not option.is_secret or not _reads_secrets(settings):
         return option.value
