@@ -41,7 +41,7 @@ _COMMANDS = {
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "new": ("cdc_outbox.cli.spec_commands:new", "Write a commented spec to begin with."),
     "offsets": ("cdc_outbox.cli.offsets:offsets", "Show or change where a connector goes on."),
-    "parked": ("cdc_outbox.cli.parked:dead_letters", "List, show, retry, skip or export parked events."),
+    "parked": ("cdc_outbox.cli.parked:parked_events", "List, show, retry, skip or export parked events."),
     "partitions": ("cdc_outbox.cli.tables:partitions", "Create the outbox's next partitions."),
     "pause": ("cdc_outbox.cli.lifecycle:pause", "Let connectors read nothing for a while."),
     "plan": ("cdc_outbox.cli.deploy:plan", "Show what a deployment would change, and what that does to consumers."),

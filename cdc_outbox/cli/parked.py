@@ -75,7 +75,7 @@ def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str
 
 
 @click.group(cls=Group, name="parked", short_help="List, show, retry, skip or export parked events.")
-def dead_letters() -> None:
+def parked_events() -> None:
     """Decide about the events that a consumer set aside.
 
     An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
@@ -94,7 +94,7 @@ def dead_letters() -> None:
     """
 
 
-@dead_letters.command(name="list", short_help="List parked events.")
+@parked_events.command(name="list", short_help="List parked events.")
 @inbox_options
 @click.option(
     "--consumer", metavar="NAME", help="The consumer's name, which is its group's; without, all of the inbox."
@@ -168,7 +168,7 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
     )
 
 
-@dead_letters.command(short_help="Show one parked event.")
+@parked_events.command(short_help="Show one parked event.")
 @click.argument("number", metavar="PARKED_ID", type=int)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
@@ -198,7 +198,7 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
         say(f"{visible(name):<{width}}  {visible(text) or '-'}")
 
 
-@dead_letters.command(short_help="Have parked events tried again.")
+@parked_events.command(short_help="Have parked events tried again.")
 @click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of ids.")
 @_of_a_consumer
@@ -270,7 +270,7 @@ _LEFT = {
 }
 
 
-@dead_letters.command(short_help="Give parked events up.")
+@parked_events.command(short_help="Give parked events up.")
 @click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True)
 @_of_a_consumer
 @click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
@@ -302,7 +302,7 @@ def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note:
         )
 
 
-@dead_letters.command(short_help="Write parked events as JSON lines.")
+@parked_events.command(short_help="Write parked events as JSON lines.")
 @_of_a_consumer
 @_filters
 @new_file_option

@@ -142,7 +142,7 @@ class History:
         with self.own.pipeline.connect() as connection:
             return {str(event_id) for (event_id,) in connection.execute("select id from outbox").fetchall()}
 
-    def dead_letters(self) -> set[str]:
+    def dead_events(self) -> set[str]:
         """Return the ids of the events that a person sees parked."""
         service = self.service
         options = (f"--consumer={service.name}", f"--inbox-dsn={service.dsn}", "--limit=10000", "--output=json")

@@ -58,7 +58,7 @@ class Oracle:
                 yield f"{self._known(event_id)} had its effect {times} times"
         without = ledger.committed.keys() - effects.keys()
         self.unaffected = len(without)
-        dead, conflicts = self.history.dead_letters(), self._conflicting(published)
+        dead, conflicts = self.history.dead_events(), self._conflicting(published)
         ranges = list(self._ranges())
         for event_id in sorted(without - dead - conflicts):
             if event_id in published:

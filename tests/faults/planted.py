@@ -158,7 +158,7 @@ BUGS = (
         "cli/purge_inbox.py",
         "topics = sorted({*named, *served})",
         "topics = sorted(named)",
-        "tests/acceptance/test_dead_letters_command.py"
+        "tests/acceptance/test_parked_command.py"
         "::test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_serves",
     ),
     Bug(

@@ -60,7 +60,7 @@ class StubHistory:
     def rows(self) -> set[str]:
         return {"e1", "e2", "e3"}
 
-    def dead_letters(self) -> set[str]:
+    def dead_events(self) -> set[str]:
         return self.dead
 
     def heartbeat_messages(self) -> list[Message]:

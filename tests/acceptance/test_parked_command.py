@@ -32,7 +32,7 @@ RAISED = "no carrier takes order 1"
 
 @pytest.fixture(scope="module")
 def dsn(outbox_stack: Stack) -> str:
-    dsn = outbox_stack.postgres.create_database("dead_letters_command")
+    dsn = outbox_stack.postgres.create_database("parked_command")
     made = run_command("init", "--inbox", "--dsn", dsn)
     assert made.returncode == 0, made.stderr
     assert made.stderr.count("made public.inbox_20") == 5

@@ -27,7 +27,7 @@ APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
 
 @pytest.fixture(scope="module")
 def dsn(outbox_stack: Stack) -> str:
-    dsn = outbox_stack.postgres.create_database("dead_letters")
+    dsn = outbox_stack.postgres.create_database("parked_events")
     ServiceTables(dsn).create_tables()
     return dsn
 
@@ -327,7 +327,7 @@ def test_who_decides_waits_for_the_consumer_that_is_at_work_on_the_aggregate(
         consumer.execute("select from inbox_watermarks where aggregateid = '1' for update")
         operator = threading.Thread(target=decide)
         operator.start()
-        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = 'dead_letters'"
+        waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = 'parked_events'"
         eventually(lambda: service.one(waiting) == 1, "the operator to wait")
         # As a consumer leaves it that applied the event meanwhile.
         consumer.execute("delete from inbox_parked where parked_id = %s", (parked_id,))
