@@ -155,7 +155,7 @@ class Running:
             partitions=self.client,
             contract=CONTRACT,
             limits=limits,
-            poison=RetryTracker(retry, random=Random(0), clock=clock),
+            retries=RetryTracker(retry, random=Random(0), clock=clock),
             watch=self.watch,
             waits=_Waits(world),
             random=Random(0),

@@ -137,7 +137,7 @@ class Watching:
     options: RestartOptions
     looks: Looks
     prints_json: bool = False
-    guards: dict[str, RestartPolicy] = field(default_factory=dict)
+    policies: dict[str, RestartPolicy] = field(default_factory=dict)
     said: dict[tuple[str, str], str] = field(default_factory=dict)
     looked_at: dict[str, float] = field(default_factory=dict)
 
@@ -166,14 +166,14 @@ class Watching:
             return
         self._say(name, "state", _told(status), state=status.state, condition=condition_of(status).value)
         self._look_back(name, status)
-        guard = self.guards.setdefault(name, RestartPolicy(self.options))
-        match guard.see(condition_of(status), time.monotonic()):
+        policy = self.policies.setdefault(name, RestartPolicy(self.options))
+        match policy.see(condition_of(status), time.monotonic()):
             case RestartAction.RESTART:
-                self._echo(name, "restart", f"restart {guard.restarts + 1} of {self.options.max_restarts}")
+                self._echo(name, "restart", f"restart {policy.restarts + 1} of {self.options.max_restarts}")
                 self.client.restart(name, only_failed=True)
-                guard.restarted(time.monotonic())
+                policy.restarted(time.monotonic())
             case RestartAction.GIVE_UP:
-                times = f"{guard.restarts} restart{'s' * (guard.restarts != 1)}"
+                times = f"{policy.restarts} restart{'s' * (policy.restarts != 1)}"
                 raise failure(f"{name} is given up after {times}: {describe(status)}", status)
 
     def _look_back(self, name: str, status: ConnectorStatus) -> None:

@@ -1,1 +1,4 @@
-"""Everything about Kafka Connect: rendering a configuration, checking it, deploying it, watching it."""
+"""Acting on a Kafka Connect cluster: check, plan, deploy, wait, roll back, pause, delete.
+
+Configurations are rendered and judged in ``debezium``; the loop of ``cdc-outbox watch`` is in ``cli/watch.py``.
+"""

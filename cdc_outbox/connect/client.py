@@ -53,10 +53,10 @@ class ConnectClient:
 
     def __init__(self, cluster: Cluster | str, *, waits: Callable[[str], None] = lambda _what: None) -> None:
         self.cluster = Cluster(urls=(cluster,)) if isinstance(cluster, str) else cluster
-        self._veil = SecretRedactor()
+        self._redactor = SecretRedactor()
         if self.cluster.login is not None:
-            self._veil.remember(*self.cluster.login.secrets)
-        self._workers = Workers(self.cluster, waits, self._veil)
+            self._redactor.remember(*self.cluster.login.secrets)
+        self._workers = Workers(self.cluster, waits, self._redactor)
         self._ask = self._workers.ask
 
     def close(self) -> None:
@@ -93,7 +93,7 @@ class ConnectClient:
             config: dict[str, str] = self._ask("GET", f"/connectors/{_segment(name)}/config")
         except ConnectorNotFoundError:
             return None
-        self._veil.remember_options(config)
+        self._redactor.remember_options(config)
         return config
 
     def find_names(self) -> list[str]:
@@ -105,16 +105,16 @@ class ConnectClient:
         answer = self._ask("GET", "/connectors?expand=info")
         found = {name: each for name, each in answer.items() if isinstance(each, dict) and "info" in each}
         for each in found.values():
-            self._veil.remember_options(each["info"]["config"])
+            self._redactor.remember_options(each["info"]["config"])
         return found
 
     def find_status(self, name: str) -> ConnectorStatus:
         """Return what a connector and its tasks do; right after a change Connect may not know yet (not found)."""
-        return self._veiled(name, self._ask("GET", f"/connectors/{_segment(name)}/status"))
+        return self._redacted(name, self._ask("GET", f"/connectors/{_segment(name)}/status"))
 
     def glance_at(self, name: str) -> ConnectorStatus:
         """Return the same without any patience, for who waits for something and looks again and again."""
-        return self._veiled(name, self._workers.ask_once("GET", f"/connectors/{_segment(name)}/status"))
+        return self._redacted(name, self._workers.ask_once("GET", f"/connectors/{_segment(name)}/status"))
 
     def find_offsets(self, name: str) -> list[dict[str, Any]]:
         """Return the offsets stored under a connector's name: ``[{"partition": …, "offset": …}]``."""
@@ -138,7 +138,7 @@ class ConnectClient:
                 asked, once. By default the request is repeated as any other.
         """
         plugin = _segment(config["connector.class"])
-        self._veil.remember_options(config)
+        self._redactor.remember_options(config)
         path = f"/connector-plugins/{plugin}/config/validate"
         if seconds is None:
             answer = self._ask("PUT", path, config)
@@ -146,9 +146,9 @@ class ConnectClient:
             answer = self._workers.ask_first("PUT", path, config, seconds=seconds)
         # A plugin knows its own secrets, whatever they are called.
         typed = {each["definition"]["name"] for each in answer["configs"] if _is_password(each)}
-        self._veil.remember(*(value for option, value in config.items() if option in typed))
+        self._redactor.remember(*(value for option, value in config.items() if option in typed))
         refusals = (
-            _refused(option["value"]["name"], " ".join(self._veil.over(message).split()))
+            _refused(option["value"]["name"], " ".join(self._redactor.over(message).split()))
             for option in answer["configs"]
             # What a connector declares and then does not look at has none.
             if option["value"] is not None
@@ -164,7 +164,7 @@ class ConnectClient:
         """
         self._refuse_declared()
         name = config["name"]
-        self._veil.remember_options(config)
+        self._redactor.remember_options(config)
         settings = {key: value for key, value in config.items() if key != "name"}
         body = {"name": name, "config": settings, "initial_state": "STOPPED"}
         wait, may_be_ours = self._workers.patience(), False
@@ -187,7 +187,7 @@ class ConnectClient:
 
     def put_config(self, config: dict[str, str]) -> None:
         """Make a connector's configuration be this one; it keeps its state, and restarts if it runs."""
-        self._veil.remember_options(config)
+        self._redactor.remember_options(config)
         self._write("PUT", f"/connectors/{_segment(config['name'])}/config", config)
 
     def delete(self, name: str) -> None:
@@ -260,14 +260,14 @@ class ConnectClient:
         self._refuse_declared()
         self._ask(method, path, body)
 
-    def _veiled(self, name: str, answer: dict[str, Any]) -> ConnectorStatus:
+    def _redacted(self, name: str, answer: dict[str, Any]) -> ConnectorStatus:
         """Return a status whose traces show no secret of the connector's configuration."""
         connector = answer["connector"]
         if any(part.get("trace") for part in (connector, *answer["tasks"])):
             # Each time: a secret may have come into it since.
             with suppress(ConnectError):
-                self._veil.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
-        over = self._veil.over
+                self._redactor.remember_options(self._workers.ask_once("GET", f"/connectors/{_segment(name)}/config"))
+        over = self._redactor.over
         tasks = tuple(
             TaskStatus(task["id"], task["state"], over(task.get("trace") or ""), task.get("worker_id") or "")
             for task in answer["tasks"]

@@ -1,4 +1,4 @@
-"""The connector as the one who reads its slot: found, started, stopped and waited for."""
+"""A deployed connector with its slot: find, start, stop and wait for it."""
 
 import time
 from collections.abc import Callable

@@ -17,7 +17,7 @@ class RestartAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartOptions:
-    """How patient a guard is.
+    """How patient the policy is.
 
     Args:
         max_restarts: In a row. Six of them, with their pauses, outlast what passes by itself: a database's failover, a
@@ -34,7 +34,7 @@ class RestartOptions:
 
     def __post_init__(self) -> None:
         if self.max_restarts < 1 or min(self.first_pause_seconds, self.max_pause_seconds, self.calm_seconds) < 0:
-            raise ConfigError("a guard restarts at least once, and no pause is negative", field="GuardOptions")
+            raise ConfigError("there is at least one restart, and no pause is negative", field="RestartOptions")
 
     def pause_seconds(self, restarts: int) -> float:
         """Return how long a failure must last before the next restart, after so many in a row."""

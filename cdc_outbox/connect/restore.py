@@ -1,4 +1,4 @@
-"""What has to happen, in which order, after a restore or a failover that lost commits."""
+"""What must be true before a new incarnation begins, after the producer's database was restored or lost commits."""
 
 from collections.abc import Iterator
 

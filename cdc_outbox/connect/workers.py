@@ -62,12 +62,12 @@ class Workers:
 
     Args:
         waits: Told once, for each request that has to wait, of what it waits for.
-        veil: Over what Connect says.
+        redactor: Over what Connect says.
     """
 
-    def __init__(self, cluster: Cluster, waits: Callable[[str], None], veil: SecretRedactor) -> None:
+    def __init__(self, cluster: Cluster, waits: Callable[[str], None], redactor: SecretRedactor) -> None:
         self.cluster = cluster
-        self._veil = veil
+        self._redactor = redactor
         self._waits = waits
         self._urls = list(cluster.urls)
         self._session = open_session(cluster.proxy)
@@ -157,7 +157,7 @@ class Workers:
             if not is_answer(method, path, parsed):
                 raise _stranger(answer.status_code, url)
             return parsed
-        raise _refusal(answer.status_code, self._veil.over(_reason(content)), url, is_jetty=_JETTY in content)
+        raise _refusal(answer.status_code, self._redactor.over(_reason(content)), url, is_jetty=_JETTY in content)
 
 
 @dataclass(frozen=True)

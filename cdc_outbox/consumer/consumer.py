@@ -198,7 +198,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 contract=self.contract,
                 order_of=self._order_of,
                 limits=self.limits,
-                poison=RetryTracker(self._retry, error_texts=self._error_texts),
+                retries=RetryTracker(self._retry, error_texts=self._error_texts),
                 waits=waits,
                 rate=rate,
             )
@@ -243,7 +243,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
-                poison=RetryTracker(self._retry, error_texts=self._error_texts),
+                retries=RetryTracker(self._retry, error_texts=self._error_texts),
                 watch=self._watch,
                 waits=waits,
             )

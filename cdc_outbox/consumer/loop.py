@@ -69,7 +69,7 @@ class Loop:
         partitions: GroupPartitions,
         contract: WireContract,
         limits: Limits,
-        poison: RetryTracker,
+        retries: RetryTracker,
         watch: ConsumerStats,
         waits: Waits,
         random: Random | None = None,
@@ -77,7 +77,7 @@ class Loop:
         self._client, self._keeper = client, keeper
         self._offsets, self._ownership, self._session = offsets, ownership, session
         self._partitions = partitions
-        self._contract, self._limits, self._poison, self._watch = contract, limits, poison, watch
+        self._contract, self._limits, self._retries, self._watch = contract, limits, retries, watch
         self._waits = waits
         self._random = random or Random()  # noqa: S311 - no secret
         # A partition that is to be given up waits for the batch at hand as long as for a handler that hangs.
@@ -147,7 +147,7 @@ class Loop:
 
     def _drop(self, place: TopicPartition) -> list[int]:
         """Drop what is at hand of a partition, and return the offsets of what of it was polled."""
-        self._poison.keep(lambda other: other != place)
+        self._retries.keep(lambda other: other != place)
         if self._redo.drop_if(lambda item: item.place == place):
             self._look_anew()
         return self._fresh.drop(place)
@@ -196,7 +196,7 @@ class Loop:
 
     async def _look(self) -> None:
         """Look into the park for what is due."""
-        self._poison.keep(self._ownership.owns)
+        self._retries.keep(self._ownership.owns)
         if self._redo or not self._watch.wants_a_look():
             return
         began_at, held = time.monotonic(), dict(self._ownership.held)
@@ -278,7 +278,7 @@ class Loop:
                 self._ownership.survived(item.place)
         backlog.size.succeeded(len(items), seconds)
         self._pass_over_chains(items, delivered)
-        self._poison.forget(items)
+        self._retries.forget(items)
         self._applied(items, delivered)
         self._pause_seconds = _FIRST_RETRY_SECONDS
 
@@ -319,7 +319,7 @@ class Loop:
                 await self._back_off(error, close=True)
             case TransactionEndedError() | ConfigError() | DatabaseError() | OutboxError():
                 raise error
-            case HandlerError() if (cause := cause_of(error.__cause__)) and not self._poison.is_hopeless(error):
+            case HandlerError() if (cause := cause_of(error.__cause__)) and not self._retries.is_hopeless(error):
                 await self._refused(backlog, items, error, cause)
             case ConsumerError():
                 if self._breaker.is_open:  # what is tried fails in another way, so what it waited for is back
@@ -331,7 +331,7 @@ class Loop:
     async def _refused(self, backlog: Backlog, items: Sequence[Item], error: HandlerError, cause: Cause) -> None:
         """Decide whether a system that refused a handler is the trouble of one event, or of all."""
         was_open, is_alone = self._breaker.is_open, len(items) == 1
-        if cause.is_conflict and not was_open and (not is_alone or self._poison.excuses(items[0])):
+        if cause.is_conflict and not was_open and (not is_alone or self._retries.excuses(items[0])):
             backlog.put_back(items)
             backlog.size.conflicted()
             await self._back_off(error, close=False)
@@ -358,7 +358,7 @@ class Loop:
             return
         if item.failure is not None:  # not its handler: it cannot even be parked
             raise error
-        judged, seconds = self._poison.judge(item, error)
+        judged, seconds = self._retries.judge(item, error)
         backlog.put_back([judged])
         if seconds is not None:
             await self._sleep(seconds)

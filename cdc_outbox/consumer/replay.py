@@ -114,12 +114,12 @@ class Replay:
         contract: WireContract,
         order_of: Callable[[str], Order],
         limits: Limits,
-        poison: RetryTracker,
+        retries: RetryTracker,
         waits: Waits,
         rate: float | None = None,
     ) -> None:
         self._session, self._reader, self._contract, self._order_of = session, reader, contract, order_of
-        self._limits, self._poison, self._waits = limits, poison, waits
+        self._limits, self._retries, self._waits = limits, retries, waits
         self._rate = rate
         # No batch of more than a second, or handlers would run in bursts.
         most = limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate)))
@@ -231,7 +231,7 @@ class Replay:
     def _done(self, batch: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         self._room = self._room.without(sum(delivered.parked.values()), delivered.parked_bytes)
         self._backlog.size.succeeded(len(batch), seconds)
-        self._poison.forget(batch)
+        self._retries.forget(batch)
         for item, outcome in zip(batch, delivered.outcomes, strict=True):
             self._replayed.add(_OUTCOMES[outcome], item.event)
             if outcome is Outcome.APPLIED:
@@ -247,7 +247,7 @@ class Replay:
         if error.retryable or (len(batch) == 1 and batch[0].failure is not None):
             raise error
         cause = cause_of(error.__cause__) if isinstance(error, HandlerError) else None
-        if cause is not None and cause.is_conflict and (len(batch) > 1 or self._poison.excuses(batch[0])):
+        if cause is not None and cause.is_conflict and (len(batch) > 1 or self._retries.excuses(batch[0])):
             await self._conflicted(batch)
             return
         if cause is not None and len(batch) == 1 and self._breaker.failed(batch[0].event, cause):
@@ -258,7 +258,7 @@ class Replay:
             self._backlog.put_back(batch)
             self._backlog.size.failed(len(batch))
             return
-        judged, pause = self._poison.judge(batch[0], error)
+        judged, pause = self._retries.judge(batch[0], error)
         self._backlog.put_back([judged])
         if pause is not None:
             await self._waits.sleep(pause)

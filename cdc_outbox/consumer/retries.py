@@ -1,4 +1,7 @@
-"""What is to become of events whose handler failed: when they are tried again, and whose fault it is."""
+"""Retries of events whose handler failed: the pauses, whose fault it was, and when an outage stops the counting.
+
+What is due is fetched by ``loop``, through ``session.find_due``.
+"""
 
 import logging
 import re

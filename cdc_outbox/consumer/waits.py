@@ -1,4 +1,4 @@
-"""What waiting is: for a thread, and for an event loop."""
+"""Waiting and sleeping, once for threads and once for asyncio."""
 
 import asyncio
 import threading

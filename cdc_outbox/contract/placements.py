@@ -1,4 +1,4 @@
-"""Where a further column goes: a header, a field of the envelope, or the partition."""
+"""One entry of the EventRouter's option ``table.fields.additional.placement``; ``wire`` has our headers' names."""
 
 from dataclasses import dataclass
 from enum import StrEnum

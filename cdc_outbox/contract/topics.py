@@ -1,4 +1,4 @@
-"""A topic, as it is wanted or as it is, and how the ones differ from the others."""
+"""A topic's partitions and settings, wanted and found; ``wire`` names the topics of events."""
 
 import re
 from collections.abc import Iterator, Mapping

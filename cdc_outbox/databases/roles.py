@@ -1,4 +1,4 @@
-"""Roles and what each may do: said once, for the statements that grant it and for the check that looks for it."""
+"""Privileges of the roles, for ``init --grants`` and ``init --check``; a connector's are preflight's subject."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

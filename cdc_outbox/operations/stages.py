@@ -1,4 +1,4 @@
-"""The outbox and the inbox as they are read for a comparison: page by page, each page once."""
+"""Read outbox and inbox for ``verify``, page by page, each page once."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

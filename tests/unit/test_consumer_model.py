@@ -172,14 +172,14 @@ def test_how_often_an_event_was_tried_is_forgotten_with_its_partition(story: Sto
     story.begin(events=3, room=10_000)
     story.write(kind=GAPLESS, number=0, fault=Fault(1), is_heard=True)
     running = story.world.consumers[0]
-    while not running.loop._poison._tries:
+    while not running.loop._retries._tries:
         running.turn()
     story.world.faults.clear()
     story.world.group.give(PLACES[0], story.world.consumers[heir].client)
     story.turn(number=0, plan=Plan("begin", 0, "conflict"), turns=1)
     story.world.sleep(2.0)
     story.turn(number=0, plan=Plan("claim", 0, "conflict"), turns=1)
-    assert not running.loop._poison._tries
+    assert not running.loop._retries._tries
 
 
 def test_what_is_at_hand_and_has_no_effects_yet_is_still_to_go(story: Story) -> None:

@@ -218,7 +218,7 @@ def rig(
         partitions=partitions or _Partitions(),
         contract=CONTRACT,
         limits=limits,
-        poison=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
+        retries=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
         watch=watch,
         waits=waits or _Waits(second),
         random=ShortestPauses(),

@@ -71,7 +71,7 @@ def run(stopping: threading.Event, selection: Selection, stopped_at: int = 0) ->
         contract=CONTRACT,
         order_of=lambda _: Order(mode=SequenceMode.GAPLESS),
         limits=Limits(),
-        poison=RetryTracker(Retry()),
+        retries=RetryTracker(Retry()),
         waits=Blocking(stopping),
     )
     return finish(replay.run(selection, is_stopping=stopping.is_set)), session
