@@ -72,7 +72,8 @@ def preflight(
         findings: list[Finding] = []
         for path in files_of(paths):
             spec = read_spec(path)
-            require_client(render(spec), bootstrap_servers)
+            if spec.database.kind in LOOKS:  # others are refused below
+                require_client(render(spec), bootstrap_servers)
             findings += _look(path, spec, databases, client)
             # Where Connect is not asked either, its note says that not everything was looked at.
             if bootstrap_servers is not None or client is not None:
