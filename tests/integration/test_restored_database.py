@@ -189,7 +189,7 @@ def test_a_running_consumer_notices_a_topic_that_was_created_anew(fed_service: S
         run = pool.submit(service.run_to_its_end)
         eventually(lambda: len(service.effects()) == 3, "what the first topic held")
         replace_topic(service)
-        service.send(*(make_event(1, str(number)) for number in range(3, 8)))
+        # Nothing is sent: behind the old topic's end it might be applied before the group notices, and end the wait.
         with pytest.raises(TopicReplacedError, match=f"{service.pipeline.topic} is not the topic"):
             run.result(60)
     assert len(service.effects()) == 3
