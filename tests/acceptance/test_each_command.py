@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "consume": (("nothing:here",), 2, "error: there is no module 'nothing' here"),
     "contexts": ((), 0, "there is no file of contexts"),
     "parked": (("list", "--consumer=shipping", DATABASE), *NO_DATABASE),
+    "contract": (("export", SPEC), 0, '"aggregates"'),
     "delete": (("orders", *CONNECT), *NO_CONNECT),
     "deploy-connector": ((SPEC, *CONNECT, DATABASE), *NO_DATABASE),
     "doctor": ((SPEC, *CONNECT, DATABASE), 75, "error     OP101"),

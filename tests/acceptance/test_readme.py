@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import asdict
@@ -200,6 +201,13 @@ def test_the_demo_as_the_readme_says() -> None:
         assert line.split(name)[1].split()[0] == "0"
     for kill in ("of a consumer", "of the Connect worker"):
         assert re.search(rf"kill -9 {kill}, with [1-9]\d* ", done.stdout)
+
+
+def test_the_extras_that_are_installed_exist() -> None:
+    """tests/acceptance/test_dependencies.py installs them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extras in re.findall(r"^pip install '\.\[(.+?)\]'", block("pip install '.[postgres]'"), re.MULTILINE):
+        assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
 def test_every_block_is_executed_by_one_of_these_tests(request: pytest.FixtureRequest) -> None:

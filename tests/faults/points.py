@@ -16,7 +16,7 @@ from cdc_outbox.consumer.delivery import Delivery, _Work
 from cdc_outbox.consumer.group import BackgroundPoller
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.sql_parked_events import SqlPark
-from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka import confluent
 
 Reach = Callable[[], None]
 
@@ -101,4 +101,4 @@ def _after_sent_offsets(reach: Reach) -> None:
                 reach()
             return answer
 
-    vars(kafka_clients)["Consumer"] = Client
+    vars(confluent)["Consumer"] = Client

@@ -137,7 +137,9 @@ class MariaDbWriterContract(RowLockContract):
         self, client: Client, other: Client, level: str
     ) -> None:
         def add(writer: Client, sequence: int) -> int | None:
-            return writer.add(replace(ORDER, sequence=sequence), contract=NUMBERED_BY_CALLER).sequence
+            return writer.add(
+                replace(ORDER, sequence=sequence), table=OutboxTable(), contract=NUMBERED_BY_CALLER
+            ).sequence
 
         self.set_isolation(other, level)
         other.execute("select * from customers")
@@ -196,7 +198,9 @@ class MariaDbWriterContract(RowLockContract):
             assert [(event.source, event.sequence) for event in (client.add(), client.add())] == [
                 *(("orders.2", 1), ("orders.2", 2))
             ]
-            rising = client.add(replace(ORDER, aggregate_id="9", sequence=7), contract=NUMBERED_BY_CALLER)
+            rising = client.add(
+                replace(ORDER, aggregate_id="9", sequence=7), table=OutboxTable(), contract=NUMBERED_BY_CALLER
+            )
             assert (rising.source, rising.sequence) == ("orders.2", 7)
             client.commit()
         finally:
