@@ -72,9 +72,7 @@ def preflight(
         findings: list[Finding] = []
         for path in files_of(paths):
             spec = read_spec(path)
-            if spec.database.kind in LOOKS:  # others are refused below
-                require_client(render(spec), bootstrap_servers)
-            findings += _look(path, spec, databases, client)
+            findings += _look(path, spec, databases, client, bootstrap_servers)
             # Where Connect is not asked either, its note says that not everything was looked at.
             if bootstrap_servers is not None or client is not None:
                 dsn = databases.of(spec.name)
@@ -83,13 +81,16 @@ def preflight(
     return tell(findings, output=output, strict=strict)
 
 
-def _look(path: Path, spec: Spec, databases: Databases, client: ConnectClient | None) -> Iterator[Finding]:
+def _look(
+    path: Path, spec: Spec, databases: Databases, client: ConnectClient | None, bootstrap_servers: str | None
+) -> Iterator[Finding]:
     """Yield what is found about one spec."""
     look = LOOKS.get(spec.database.kind)
     if look is None:
         raise ConfigError(
             f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
         )
+    require_client(render(spec), bootstrap_servers)
     with connected(databases.of(spec.name), spec.database.kind, spec=path) as (connection, driver):
         for finding in look(spec, connection, driver, client):
             yield _at(path, finding)
