@@ -57,12 +57,18 @@ def test_a_partition_that_is_over_is_dropped_and_the_rest_goes_row_by_row(
     assert (partitioned.run(wait_seconds=0).deleted, partitioned.rows) == (0, 1)
 
 
-def test_a_partition_stays_while_a_row_of_it_does(partitioned: Pruner) -> None:
-    later = OLD.replace("0180", "0181")
-    partitioned.execute(f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{later}', 'a', 'b', 'c')")  # noqa: S608 - as above
-    pruned = partitioned.run(wait_seconds=0)
-    assert (pruned.deleted, pruned.unproven, partitioned.rows, partitions(partitioned)) == (6, 1, 1, 3)
-    assert partitioned.run(wait_seconds=0, limit_rows=1).deleted == 0
+def test_a_partition_stays_while_a_row_of_it_does(partitioned: Pruner, pipeline: Pipeline) -> None:
+    worker = pipeline.stack.workers[0]
+    worker.pause()  # so that what is written now stays unproven
+    try:
+        later = OLD.replace("0180", "0181")
+        insert = f"insert into outbox (id, aggregatetype, aggregateid, type) values ('{later}', 'a', 'b', 'c')"  # noqa: S608 - our own id
+        partitioned.execute(insert)
+        pruned = partitioned.run(wait_seconds=0)
+        assert (pruned.deleted, pruned.unproven, partitioned.rows, partitions(partitioned)) == (6, 1, 1, 3)
+        assert partitioned.run(wait_seconds=0, limit_rows=1).deleted == 0
+    finally:
+        worker.resume()
 
 
 def test_a_partition_is_not_waited_for(partitioned: Pruner, writer: Connection, pipeline: Pipeline) -> None:
