@@ -18,6 +18,9 @@ SETTINGS = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 250, "topic.met
 RECOVERY_SECONDS = 20.0
 """By when somebody must have gone on. Two seconds are what a session and a transaction take to end; the rest is for a
 machine that has other things to do."""
+END_SECONDS = 90.0
+"""By when every event must have ended. A process that died in the midst has its successor go event by event, each noted
+before it begins: on a machine that has other things to do a second each."""
 
 
 class Fault(StrEnum):
@@ -104,7 +107,7 @@ class _Play:
             eventually(lambda: self._goes_on(before), "every aggregate to go on", seconds=RECOVERY_SECONDS)
             seconds = time.monotonic() - begun_at
             self._wake()
-            eventually(ledger.is_done, "every event's end", seconds=RECOVERY_SECONDS)
+            eventually(ledger.is_done, "every event's end", seconds=END_SECONDS)
         except AssertionError as error:
             violations += [str(error), *(f"{member.name}: {member.log()}" for member in self._members)]
             self._wake()
