@@ -43,6 +43,8 @@ CONTRACT = WireContract(
         LATEST: SequenceMode.GAPLESS,
         WATERMARK: SequenceMode.GAPLESS,
     },
+    latest=(LATEST,),
+    by_watermark=(WATERMARK,),
     topic="events",
 )
 MENDED = replace(CONTRACT, payload_type=PayloadType.BYTES)
@@ -83,7 +85,7 @@ class World:
         self.faults: dict[str, Fault] = {}
         self.step: Callable[[Running, str], None] = lambda _running, _step: None
         """Called before each step of a consumer."""
-        self.orders = orders_of(CONTRACT, latest=[LATEST], by_watermark=[WATERMARK])
+        self.orders = orders_of(CONTRACT)
         self._ids = 0
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from types import MappingProxyType
@@ -60,8 +60,6 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         limits: Limits | None = None,
         retry: Retry | None = None,
         pipeline: bool = False,
-        latest: Collection[str] = (),
-        by_watermark: Collection[str] = (),
         before_commit: BeforeCommit | None = None,
         metrics: Metrics | None = None,
         spans: Spans | None = None,
@@ -86,7 +84,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self._inbox_table = inbox
         self._retry = retry or Retry()
         self._pipeline, self._before_commit, self._error_texts = pipeline, before_commit, error_texts
-        self._orders = orders_of(contract, latest, by_watermark)
+        self._orders = orders_of(contract)
         if horizon_days is not None and horizon_days <= 0:
             raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
         self._horizon_days, self._wait_for_handled = horizon_days, wait_for_handled
@@ -271,7 +269,7 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
     Args:
         name: The consumer group, and the name under which the inbox remembers; at most 255 bytes. Another name
             starts from the first event again.
-        contract: Topics, headers and sequence modes, from the same spec as the connector.
+        contract: Topics, headers and how events are numbered, from the same spec as the connector.
         connect: Opens a connection to the database that holds the effects; called again after it broke. It is the
             consumer's own and is closed, so it is not one of a pool.
         inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it.
@@ -281,10 +279,6 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
             answers. For handlers that only write; one that fetches waits for its rows as usual. PostgreSQL before 17
             bounds nothing in it: a process that is paused there keeps what it locked until it goes on.
-        latest: Aggregate types whose events each carry the whole state, so that a stale one is skipped and a missing
-            one does not matter.
-        by_watermark: Aggregate types whose source never goes back and is never restored: no ids are kept for them,
-            and what is stale by its sequence is a duplicate.
         before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
         metrics: Told of what :data:`cdc_outbox.monitoring.series.SERIES` lists.
         spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.

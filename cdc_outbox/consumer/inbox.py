@@ -1,6 +1,6 @@
 """The inbox for services that own their loop and their transactions."""
 
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
@@ -54,13 +54,11 @@ class _Inbox:
         name: str,
         contract: WireContract,
         table: InboxTable | None = None,
-        latest: Collection[str] = (),
-        by_watermark: Collection[str] = (),
     ) -> None:
         self.name = checked_name(name, "Inbox.name")
         self.contract = contract
         self._table = table
-        self._orders = orders_of(contract, latest, by_watermark)
+        self._orders = orders_of(contract)
 
     def _stores(self, driver: AsyncDriver) -> Stores:
         return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
@@ -122,9 +120,8 @@ class Inbox(_Inbox):
 
     Args:
         name: Under which it remembers, as a consumer's.
-        contract: Sequence modes by aggregate type.
+        contract: How the events of each aggregate type are numbered, and what may be relied on.
         table: Where ids and watermarks are kept.
-        latest, by_watermark: As for :class:`Consumer`.
     """
 
     @contextmanager

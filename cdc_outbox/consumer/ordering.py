@@ -4,14 +4,13 @@ Ids that tell their time sort by it, before all others.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event, SequenceMode
 
 _TIMED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -343,20 +342,9 @@ def _later(event: Event, aggregate: Aggregate, last: int, order: Order, state: _
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
 
 
-def orders_of(contract: WireContract, latest: Collection[str], by_watermark: Collection[str]) -> Mapping[str, Order]:
-    """Return the order of each aggregate type of a contract.
-
-    Raises:
-        ConfigError: Something is to be told by the sequence of events that have none.
-    """
-    for option, names in (("latest", latest), ("by_watermark", by_watermark)):
-        for name in names:
-            if contract.mode_of(name) is SequenceMode.NONE:
-                raise ConfigError(
-                    f"the events of {name} are not numbered, so nothing tells which is the later one",
-                    field=f"Consumer.{option}",
-                )
+def orders_of(contract: WireContract) -> Mapping[str, Order]:
+    """Return the order of each aggregate type of a contract."""
     return {
-        name: Order(mode=mode, latest=name in latest, by_watermark=name in by_watermark)
+        name: Order(mode=mode, latest=name in contract.latest, by_watermark=name in contract.by_watermark)
         for name, mode in contract.aggregates.items()
     }

@@ -71,10 +71,9 @@ def _contract(content: object) -> WireContract:
     if "headers" in given:
         names = _object(given["headers"], "headers", [field.name for field in fields(HeaderNames)])
         options["headers"] = HeaderNames(**{role: _text(name, f"headers.{role}") for role, name in names.items()})
-    if "extra_headers" in given:
-        if not isinstance(given["extra_headers"], list):
-            raise ConfigError("extra_headers must be a list", field="extra_headers")
-        options["extra_headers"] = tuple(_text(each, "extra_headers") for each in given["extra_headers"])
+    for key in ("latest", "by_watermark", "extra_headers"):
+        if key in given:
+            options[key] = _texts(given[key], key)
     for key, kind in (("format", EventFormat), ("payload_type", PayloadType)):
         if key in given:
             options[key] = _word(kind, given[key], key)
@@ -102,6 +101,12 @@ def _text(value: object, key: str) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"{key} must be a text", field=key)
     return value
+
+
+def _texts(value: object, key: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ConfigError(f"{key} must be a list", field=key)
+    return tuple(_text(each, key) for each in value)
 
 
 def _word(kind: type[SequenceMode] | type[EventFormat] | type[PayloadType], value: object, key: str) -> Any:  # noqa: ANN401

@@ -78,6 +78,10 @@ class WireContract:
 
     Args:
         aggregates: Every aggregate type that is spoken of, with its sequence mode.
+        latest: Those of them whose events each carry the whole state, so that a consumer skips a stale one, and a
+            missing one does not matter.
+        by_watermark: Those of them whose source never goes back and is never restored: a consumer keeps no ids of
+            their events, and one that is stale by its sequence number is a duplicate.
         topic: The topic's name, with ``{aggregate_type}`` in it or without.
         headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
         extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
@@ -89,6 +93,8 @@ class WireContract:
     """
 
     aggregates: Mapping[str, SequenceMode]
+    latest: tuple[str, ...] = ()
+    by_watermark: tuple[str, ...] = ()
     topic: str = f"outbox.event.{_PLACEHOLDER}"
     headers: HeaderNames = field(default_factory=HeaderNames)
     extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
@@ -99,6 +105,7 @@ class WireContract:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+        self._refuse_unnumbered()
         if self.format is EventFormat.CLOUDEVENTS_BINARY and SequenceMode.NONE in self.aggregates.values():
             raise ConfigError(
                 "an event without a number would have a ce_sequence without a value, on which CloudEvents readers fail",
@@ -123,6 +130,16 @@ class WireContract:
                     field="aggregates",
                     hint="Use letters, digits, dot, underscore and hyphen, 249 characters at most.",
                 )
+
+    def _refuse_unnumbered(self) -> None:
+        for option, names in (("latest", self.latest), ("by_watermark", self.by_watermark)):
+            for name in names:
+                if self.mode_of(name) is SequenceMode.NONE:
+                    raise ConfigError(
+                        f"{option} needs sequence numbers, and the events of {name!r} have none",
+                        field=f"aggregates.{name}.{option}",
+                        hint=f"Number the aggregate type, or leave out {option}.",
+                    )
 
     @property
     def names(self) -> HeaderNames:

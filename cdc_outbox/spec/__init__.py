@@ -160,10 +160,8 @@ def _build(document: Document) -> Spec:
     topics = content.get("topics", {})
     database = database_spec(content["database"], pipeline=name)
     table, role_headers = _outbox(content.get("outbox", {}), database.kind)
-    modes = {
-        aggregate_type: SequenceMode(options.get("sequence", "gapless"))
-        for aggregate_type, options in content["aggregates"].items()
-    }
+    aggregates: dict[str, dict[str, Any]] = content["aggregates"]
+    modes = {name: SequenceMode(options.get("sequence", "gapless")) for name, options in aggregates.items()}
     _refuse_numbers_without_columns(table, modes)
     return Spec(
         name=name,
@@ -173,6 +171,8 @@ def _build(document: Document) -> Spec:
         outbox=table,
         contract=WireContract(
             aggregates=modes,
+            latest=tuple(name for name, options in aggregates.items() if options.get("latest")),
+            by_watermark=tuple(name for name, options in aggregates.items() if options.get("by_watermark")),
             topic=topics.get("name", "outbox.event.{aggregate_type}"),
             headers=_header_names(table, role_headers),
             extra_headers=tuple(table.headers.values()),

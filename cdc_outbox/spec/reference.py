@@ -38,7 +38,7 @@ class Key:
         """What is taken where it is left out, as it is written; in words where that depends, empty for nothing."""
         if "x-default" in self.schema:
             return str(self.schema["x-default"])
-        return f"`{self.schema['default']}`" if "default" in self.schema else ""
+        return f"`{_written(self.schema['default'])}`" if "default" in self.schema else ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -114,6 +114,11 @@ def _row(key: Key) -> str:
     only = f" Only {', '.join(key.kinds)}." if key.kinds else ""
     cells = (f"`{key.path[-1]}`", key.type, key.default or key.needed, _sentence(key.meaning) + only, key.reason)
     return f"| {' | '.join(cell.replace('|', _BAR) for cell in cells)} |"
+
+
+def _written(value: object) -> str:
+    """Return a default as YAML has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _sentence(meaning: str) -> str:

@@ -109,7 +109,7 @@ class Reader:
             stores=self.opened.stores,
             driver=driver,
             calls=HandlerRunner(consumer=CONSUMER, driver=driver, handlers=handlers),
-            order_of=orders_of(self.contract, (), ()).__getitem__,
+            order_of=orders_of(self.contract).__getitem__,
         )
         return finish(delivery.apply(items, self.opened.connection, self.held)).outcomes
 

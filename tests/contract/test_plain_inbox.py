@@ -21,8 +21,9 @@ from tests.support.pymysql_connections import connect_pymysql
 
 OPTIONS: dict[str, Any] = {
     "name": "shipping",
-    "contract": WireContract(aggregates={"order": SequenceMode.GAPLESS, "own": SequenceMode.INCREASING}),
-    "by_watermark": ["own"],
+    "contract": WireContract(
+        aggregates={"order": SequenceMode.GAPLESS, "own": SequenceMode.INCREASING}, by_watermark=("own",)
+    ),
 }
 
 

@@ -93,7 +93,8 @@ def test_another_incarnation_of_the_source_neither_waits_nor_conflicts(fed_servi
 def test_where_only_the_latest_state_counts_what_is_late_is_superseded_and_nothing_waits(fed_service: Service) -> None:
     late = make_event(2)
     fed_service.send(make_event(1), make_event(3), late, make_event(7))
-    with fed_service.running(fed_service.consumer(latest={"order"})) as consumer:
+    contract = replace(fed_service.pipeline.spec.contract, latest=("order",))
+    with fed_service.running(fed_service.consumer(contract=contract)) as consumer:
         eventually(lambda: consumer.outcomes.total() == 4, "four events")
         fed_service.send(late)
         eventually(lambda: consumer.outcomes[Outcome.DUPLICATE] == 1, "the duplicate")
@@ -106,7 +107,8 @@ def test_where_only_the_latest_state_counts_what_is_late_is_superseded_and_nothi
 def test_where_the_watermark_alone_remembers_no_id_is_kept_and_duplicates_are_known(fed_service: Service) -> None:
     events = [make_event(number) for number in range(1, 5)]
     fed_service.send(*events, *events[:2])
-    consumer = fed_service.consumer(by_watermark={"order"})
+    contract = replace(fed_service.pipeline.spec.contract, by_watermark=("order",))
+    consumer = fed_service.consumer(contract=contract)
     with fed_service.running(consumer):
         eventually(lambda: consumer.outcomes.total() == 6, "six events")
         # A gap waits here as elsewhere, and the id does not matter.
@@ -121,6 +123,7 @@ def test_where_the_watermark_alone_remembers_no_id_is_kept_and_duplicates_are_kn
 
 def test_where_no_id_is_remembered_one_that_no_park_can_take_is_unreadable_all_the_same(fed_service: Service) -> None:
     fed_service.send(*(replace(make_event(2), id=event_id) for event_id in ("i\0", "i" * 3000)), make_event(1))
-    with fed_service.running(fed_service.consumer(by_watermark={"order"})):
+    contract = replace(fed_service.pipeline.spec.contract, by_watermark=("order",))
+    with fed_service.running(fed_service.consumer(contract=contract)):
         fed_service.wait_for_effects(*effects_of(1))
         fed_service.wait_for_parked(*[(None, "dead", "unreadable")] * 2)

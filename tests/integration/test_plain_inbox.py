@@ -112,10 +112,10 @@ def test_a_gap_says_what_is_missing_and_is_closed_by_it(dsn: str, inbox: Inbox) 
 
 
 def test_a_stale_state_is_superseded_and_a_watermark_alone_tells_a_duplicate(dsn: str) -> None:
-    latest = Inbox(name=uuid4().hex, contract=CONTRACT, latest={"price"})
+    latest = Inbox(name=uuid4().hex, contract=replace(CONTRACT, latest=("price",)))
     assert receive(dsn, latest, make_event(5, aggregate_type="price")) is NEXT
     assert receive(dsn, latest, make_event(3, aggregate_type="price")) is Verdict.SUPERSEDED
-    watermark = Inbox(name=uuid4().hex, contract=CONTRACT, by_watermark={"order"})
+    watermark = Inbox(name=uuid4().hex, contract=replace(CONTRACT, by_watermark=("order",)))
     assert receive(dsn, watermark, make_event(1)) is NEXT
     assert receive(dsn, watermark, make_event(1)) is DUPLICATE
     with psycopg.connect(dsn) as connection:

@@ -127,7 +127,7 @@ class BrokerlessService(ServiceTables):
             table=None,
             consumer=self.name,
             handlers=handlers,
-            order_of=orders_of(self.contract, (), ()).__getitem__,
+            order_of=orders_of(self.contract).__getitem__,
             limits=Limits(),
             before_commit=None,
             pipeline=False,

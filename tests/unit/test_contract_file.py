@@ -27,6 +27,7 @@ CONTRACTS = [
         foreign=ForeignOutbox(default_type="{aggregate_type}", id_header="message-id"),
     ),
     replace(PLAIN, foreign=ForeignOutbox()),
+    replace(PLAIN, latest=("order",), by_watermark=("order",)),
 ]
 
 
@@ -76,6 +77,9 @@ def changed(**keys: Any) -> str:
         (changed(headers={"kind": "t"}), "unknown key 'kind' in headers"),
         (changed(headers={"type": "a:b"}), "cannot be the header"),
         (changed(extra_headers="tenant"), "extra_headers must be a list"),
+        (changed(latest=["metric"]), "latest needs sequence numbers, and the events of 'metric' have none"),
+        (changed(by_watermark=["price"]), "the aggregate type 'price' is not in the contract"),
+        (changed(latest={"order": True}), "latest must be a list"),
         (changed(format="plane"), "format must be plain or envelope"),
         (changed(payload_type=None), "payload_type must be json or bytes or expanded"),
         (changed(foreign={"id_heder": "id"}), "unknown key 'id_heder' in foreign"),

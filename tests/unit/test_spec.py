@@ -99,6 +99,13 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
             "gapless or increasing or none, not false.",
         ),
         ("customer: {}", "a b: {}", ":9 aggregates: error SP107", "the topic 'outbox.event.a b', which Kafka refuses."),
+        ("{}", "{latest: 1}", ":10 aggregates.customer.latest: error SP103", "must be true or false, not 1."),
+        (
+            "{}",
+            "{sequence: none, by_watermark: true}",
+            ":10 aggregates.customer.by_watermark: error SP107",
+            "by_watermark needs sequence numbers, and the events of 'customer' have none.",
+        ),
         ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
         ("localhost", "&x localhost", ":5: error SP001", "anchors and aliases are not taken."),
         ("customer: {}", "customer: {", ":11: error SP001", "not YAML: expected the node content"),
@@ -253,6 +260,12 @@ def test_an_adopted_table_has_the_columns_that_are_named_and_no_trace_columns() 
     assert "table.field.event.timestamp" not in options
     assert "traceparent" not in options["table.fields.additional.placement"]
     assert spec.contract.extra_headers == ()
+
+
+def test_the_contract_has_what_is_said_about_each_aggregate_type() -> None:
+    types = "{latest: true}\n  order: {by_watermark: true, latest: false}\n  metric: {sequence: none}"
+    contract = parse_spec(MINIMAL.replace("{}", types)).contract
+    assert (contract.latest, contract.by_watermark) == (("customer",), ("order",))
 
 
 def test_headers_are_those_of_the_outbox() -> None:
