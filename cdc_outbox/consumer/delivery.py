@@ -103,10 +103,10 @@ class Delivery:
         calls: HandlerRunner,
         order_of: Callable[[str], Order],
     ) -> None:
-        self._stores = stores
-        self._driver = driver
-        self._calls = calls
-        self._order_of = order_of
+        self.stores = stores
+        self.driver = driver
+        self.calls = calls
+        self.order_of = order_of
 
     async def apply(
         self,
@@ -139,28 +139,28 @@ class Delivery:
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
-        overlapped = partial(overlapping, self._driver, connection, meanwhile)
-        work = _Work(self._stores, self._calls, self._order_of, items, connection, held, room, overlapped, stored)
+        overlapped = partial(overlapping, self.driver, connection, meanwhile)
+        work = _Work(self, items, connection, held=held, room=room, stored=stored, overlapped=overlapped)
         try:
-            await self._driver.begin(connection)
+            await self.driver.begin(connection)
             delivered = await work.run()
             work.claims = Claims()  # from here on the commit alone decides about them, answered or not
             with overlapped():
-                await self._driver.commit(connection)
+                await self.driver.commit(connection)
         except BaseException as error:
-            await self._driver.rollback(connection)
+            await self.driver.rollback(connection)
             if not isinstance(error, Exception):
                 raise
             if await self._take_back(work.claims, connection):
                 names = several([item.event for item in items])
                 raise TransactionEndedError(f"a handler committed {names} by itself") from error
             ours = await self._lost(error, connection)
-            ours = ours or error_of(error, [item.event for item in items], self._calls.text_of)
+            ours = ours or error_of(error, [item.event for item in items], self.calls.text_of)
             if ours is None or ours is error:
                 raise
             raise ours from error
         finally:
-            self._calls.measure()
+            self.calls.measure()
         return delivered
 
     async def _lost(self, error: Exception, connection: AnyConnection) -> CdcOutboxError | None:
@@ -169,24 +169,24 @@ class Delivery:
         if not isinstance(met, DatabaseUnavailableError):
             return None
         try:
-            await self._driver.begin(connection)
-            await self._driver.rollback(connection)
+            await self.driver.begin(connection)
+            await self.driver.rollback(connection)
         except Exception:  # noqa: BLE001 - whatever it is, no transaction can be had
-            await self._driver.rollback(connection)
+            await self.driver.rollback(connection)
             return met
         return None
 
     async def _take_back(self, claims: Claims, connection: AnyConnection) -> bool:
         """Undo claims that a handler committed: without a watermark they would pass for events that were applied."""
-        if not claims.new or self._driver.state(connection) is TransactionState.LOST:
+        if not claims.new or self.driver.state(connection) is TransactionState.LOST:
             return False
         try:
-            await self._driver.begin(connection)
-            found = await self._stores.inbox.take_back(connection, claims)
-            await self._driver.commit(connection)
+            await self.driver.begin(connection)
+            found = await self.stores.inbox.take_back(connection, claims)
+            await self.driver.commit(connection)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to tell
             _log.warning("claims were not looked for", extra={"reason": type(error).__name__})
-            await self._driver.rollback(connection)
+            await self.driver.rollback(connection)
             return False
         return found
 
@@ -194,21 +194,21 @@ class Delivery:
 class _Work:
     """One transaction's work, step by step; the names of the steps are the names of the faults that are tested."""
 
-    def __init__(  # noqa: PLR0917 - the first three are the delivery's
+    def __init__(
         self,
-        stores: Stores,
-        calls: HandlerRunner,
-        order_of: Callable[[str], Order],
+        delivery: Delivery,
         items: Sequence[Item],
         connection: AnyConnection,
+        *,
         held: Mapping[TopicPartition, int],
         room: Room,
-        overlapped: Callable[[], AbstractContextManager[None]],
         stored: Mapping[TopicPartition, int],
+        overlapped: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._room, self._overlapped, self._stored = room, overlapped, stored
+        stores = delivery.stores
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
-        self._calls, self._order_of = calls, order_of
+        self._calls, self._order_of = delivery.calls, delivery.order_of
         self._connection = connection
         self._held = held
         self._items = [self._ordered(item) for item in items]
