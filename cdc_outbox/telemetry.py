@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -196,6 +196,50 @@ class OpenTelemetrySpans:
         """Return the span of one call of a handler."""
         provider = self._provider or running_provider()
         return _NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telemetry:
+    """Who is told about a consumer's work.
+
+    Args:
+        metrics: Told of what :data:`cdc_outbox.monitoring.series.SERIES` lists. By default nothing is counted: which
+            library exports it is the service's choice.
+        spans: Told of the handlers' time. By default OpenTelemetry is, where its SDK runs, for without one it costs
+            nothing.
+    """
+
+    metrics: Metrics = field(default_factory=NoMetrics)
+    spans: Spans = field(default_factory=OpenTelemetrySpans)
+
+
+class HandlerTelemetry:
+    """What is told about the calls of a consumer's handlers.
+
+    Args:
+        consumer: Its name.
+        begins: Called before each handler.
+    """
+
+    def __init__(self, consumer: str, telemetry: Telemetry, begins: Callable[[], None] = lambda: None) -> None:
+        self.begins = begins
+        self._consumer, self._telemetry = consumer, telemetry
+        self._seconds: dict[str, list[float]] = {}
+
+    def process(self, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
+        """Return the span of one call of a handler."""
+        return self._telemetry.spans.process(self._consumer, arrivals)
+
+    def took(self, event_type: str, seconds: float) -> None:
+        """Note how long a call took."""
+        self._seconds.setdefault(event_type, []).append(seconds)
+
+    def measure(self) -> None:
+        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
+        seconds, self._seconds = self._seconds, {}
+        for event_type, values in seconds.items():
+            name = "cdc_outbox_consumer_handler_seconds"
+            self._telemetry.metrics.measure(name, *values, consumer=self._consumer, type=event_type)
 
 
 def running_provider() -> Any:  # noqa: ANN401 - opentelemetry's own

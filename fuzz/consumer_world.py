@@ -227,7 +227,7 @@ class _Database:
     def __init__(self, connection: Connected, handlers: Handlers, order_of: Callable[[str], Order]) -> None:
         self.driver = connection
         self.stores: Stores = connection.stores
-        calls = HandlerRunner(consumer="model", driver=connection, handlers=handlers)
+        calls = HandlerRunner(driver=connection, handlers=handlers)
         self.delivery = _Delivery(stores=self.stores, driver=connection, calls=calls, order_of=order_of)
 
     async def prepare(self, connection: Any) -> None:

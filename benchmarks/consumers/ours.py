@@ -1,27 +1,25 @@
 """Our consumer, with each kind of handler."""
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import psycopg
 
 from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
-from cdc_outbox.consumer import Consumer, Event
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Event
 
 
 class Ours:
     """A handler for each event."""
 
-    options: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    pipeline: ClassVar[bool] = False
 
     def __init__(self, work: Work) -> None:
         self.consumer: Any = Consumer(
             name=work.group,
             contract=contract_of(work.topic),
-            bootstrap_servers=work.bootstrap_servers,
-            connect=lambda: psycopg.connect(work.dsn),
-            **self.options,
+            kafka=work.bootstrap_servers,
+            database=EffectsDatabase(connect=lambda: psycopg.connect(work.dsn), pipeline=self.pipeline),
         )
         self._register()
         self.run, self.stop = self.consumer.run, self.consumer.stop
@@ -35,7 +33,7 @@ class Ours:
 class OursPipelined(Ours):
     """A handler for each event, whose statements' answers are not waited for."""
 
-    options = MappingProxyType({"pipeline": True})
+    pipeline = True
 
 
 class OursOnBatch(Ours):

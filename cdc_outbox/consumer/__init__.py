@@ -9,6 +9,7 @@ from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
 from cdc_outbox.consumer.replay import Fate, Replayed
 from cdc_outbox.consumer.retries import Retry
+from cdc_outbox.consumer.session import EffectsDatabase
 from cdc_outbox.consumer.topic_reader import Selection
 from cdc_outbox.contract.contract_file import load_contract
 from cdc_outbox.contract.wire import HeaderNames, WireContract
@@ -35,6 +36,7 @@ from cdc_outbox.errors import (
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
+from cdc_outbox.telemetry import Telemetry
 
 __all__ = [
     "Aggregate",
@@ -47,6 +49,7 @@ __all__ = [
     "Consumer",
     "ConsumerError",
     "DatabaseError",
+    "EffectsDatabase",
     "Event",
     "Fate",
     "ForeignOutbox",
@@ -72,6 +75,7 @@ __all__ = [
     "SequenceConflictError",
     "SequenceGapError",
     "SequenceMode",
+    "Telemetry",
     "TopicReplacedError",
     "TransactionAbortedError",
     "TransactionEndedError",

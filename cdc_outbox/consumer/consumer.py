@@ -6,22 +6,29 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
-from cdc_outbox.consumer.delivery import Outcome
+from cdc_outbox.consumer.delivery import Delivery, Outcome
 from cdc_outbox.consumer.fencing import Ownership
 from cdc_outbox.consumer.group import BackgroundPoller, subscribe
-from cdc_outbox.consumer.handlers import BatchHandler, BeforeCommit, ConnectionT, Handler, Handlers
-from cdc_outbox.consumer.inbox_tables import InboxTable, checked_name
+from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, HandlerRunner, Handlers
+from cdc_outbox.consumer.inbox_tables import checked_name
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import Order, orders_of
 from cdc_outbox.consumer.replay import Replay, Replayed
 from cdc_outbox.consumer.retries import Retry, RetryTracker
-from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.consumer.session import (
+    ConsumerDatabase,
+    EffectsDatabase,
+    Session,
+    driver_of,
+    pipeline_of,
+    sql_stores,
+)
 from cdc_outbox.consumer.start_offsets import KafkaPartitions, UnhandledEvents
 from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.consumer.topic_reader import Selection, TopicReader
@@ -34,12 +41,25 @@ from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
-from cdc_outbox.telemetry import GuardedMetrics, Metrics, NoMetrics, OpenTelemetrySpans, Progress, Spans
+from cdc_outbox.telemetry import GuardedMetrics, HandlerTelemetry, Progress, Telemetry
 
 OpenedT = TypeVar("OpenedT")
 """What ``connect`` returns: a connection, or what is awaited for one."""
 
+_SERVERS = "bootstrap.servers"
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
+
+
+def _client_settings(kafka: str | Mapping[str, Any], *, group: str, limits: Limits) -> dict[str, Any]:
+    """Return librdkafka's settings, from the brokers' addresses or from the settings that a user gives."""
+    given = {_SERVERS: kafka} if isinstance(kafka, str) else dict(kafka)
+    servers = given.pop(_SERVERS, "")
+    if not servers:
+        hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with librdkafka\'s other settings.'
+        raise ConfigError("kafka names no brokers", field="Consumer.kafka", hint=hint)
+    return kafka_clients.consumer_settings(
+        bootstrap_servers=servers, group=group, extra={**limits.queue_settings, **given}
+    )
 
 
 class _Consumer(Generic[OpenedT, ConnectionT]):
@@ -53,24 +73,14 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         *,
         name: str,
         contract: WireContract,
-        bootstrap_servers: str,
-        connect: Callable[[], OpenedT],
-        inbox: InboxTable | None = None,
-        kafka_settings: Mapping[str, Any] = MappingProxyType({}),
+        kafka: str | Mapping[str, Any],
+        database: Callable[[], OpenedT] | EffectsDatabase[OpenedT],
         limits: Limits | None = None,
         retry: Retry | None = None,
-        pipeline: bool = False,
-        before_commit: BeforeCommit | None = None,
-        metrics: Metrics | None = None,
-        spans: Spans | None = None,
-        horizon_days: float | None = None,
-        error_texts: bool = True,
-        wait_for_handled: bool = True,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.name = checked_name(name, "Consumer.name")
-        if not callable(connect):
-            hint = "Pass a function that opens a connection: connect=lambda: psycopg.connect(DSN)."
-            raise ConfigError("connect is called whenever a connection is needed", field="Consumer.connect", hint=hint)
+        self._database = database if isinstance(database, EffectsDatabase) else EffectsDatabase(connect=database)
         if not isinstance(contract, WireContract):
             raise ConfigError(
                 f"a contract is a WireContract, not {type(contract).__name__}",
@@ -80,23 +90,15 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self.contract = contract
         self.limits = limits or Limits()
         self._stopping = self._new_event()
-        self._connect = connect
-        self._inbox_table = inbox
         self._retry = retry or Retry()
-        self._pipeline, self._before_commit, self._error_texts = pipeline, before_commit, error_texts
         self._orders = orders_of(contract)
-        if horizon_days is not None and horizon_days <= 0:
-            raise ConfigError("ids are kept for longer than no time", field="Consumer.horizon_days")
-        self._horizon_days, self._wait_for_handled = horizon_days, wait_for_handled
-        self._settings = kafka_clients.consumer_settings(
-            bootstrap_servers=bootstrap_servers, group=name, extra={**self.limits.queue_settings, **kafka_settings}
-        )
+        self._settings = _client_settings(kafka, group=name, limits=self.limits)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
-        self.metrics = metrics or NoMetrics()
-        self._metrics: Metrics = GuardedMetrics(self.metrics)
-        self._spans = spans or OpenTelemetrySpans()
+        telemetry = telemetry or Telemetry()
+        self.metrics = telemetry.metrics
+        self._telemetry = replace(telemetry, metrics=GuardedMetrics(telemetry.metrics))
         self._watch = ConsumerStats(
-            name=name, limits=self.limits, metrics=self._metrics, handled=lambda: self._handlers.types
+            name=name, limits=self.limits, metrics=self._telemetry.metrics, handled=lambda: self._handlers.types
         )
 
     @property
@@ -141,31 +143,30 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         return self._orders[aggregate_type]
 
     def _know(self, connection: AnyConnection) -> ConsumerDatabase:
-        return ConsumerDatabase(
-            connection,
-            table=self._inbox_table,
-            consumer=self.name,
+        database, seconds = self._database, self.limits.handler_seconds
+        driver = driver_of(connection, asynchronous=self._is_asynchronous)
+        stores = sql_stores(table=database.inbox_on(driver.dialect), consumer=self.name, driver=driver)
+        calls = HandlerRunner(
+            driver=driver,
             handlers=self._handlers,
-            order_of=self._order_of,
-            limits=self.limits,
-            before_commit=self._before_commit,
-            pipeline=self._pipeline,
-            asynchronous=self._is_asynchronous,
-            metrics=self._metrics,
-            spans=self._spans,
-            handler_begins=self._watch.handler_begins,
-            error_texts=self._error_texts,
+            telemetry=HandlerTelemetry(self.name, self._telemetry, self._watch.handler_begins),
+            before_commit=database.before_commit,
+            deadline_seconds=seconds if self._is_asynchronous else None,
+            pipeline=pipeline_of(connection) if database.pipeline else None,
+            error_texts=self._retry.error_texts,
         )
+        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._order_of)
+        return ConsumerDatabase(delivery, idle_seconds=seconds, pipeline=database.pipeline)
 
     def _check_horizon(self) -> None:
         """Refuse a horizon behind which topics still hold events; a topic that is not there yet holds none."""
-        if self._horizon_days is None:
+        if self.limits.horizon_days is None:
             return
         kept = kafka_admin.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
         hint = (
             "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
         )
-        refuse_short_horizon(self._horizon_days, kept, field="Consumer.horizon_days", hint=hint)
+        refuse_short_horizon(self.limits.horizon_days, kept, field="Limits.horizon_days", hint=hint)
 
     def _refuse_without_handlers(self) -> None:
         if not self._handlers:
@@ -187,7 +188,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         confluent.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
-            session = Session(self._connect, self._know)
+            session = Session(self._database.connect, self._know)
             stack.push_async_callback(session.close)
             await session.open()
             replay = Replay(
@@ -196,7 +197,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 contract=self.contract,
                 order_of=self._order_of,
                 limits=self.limits,
-                retries=RetryTracker(self._retry, error_texts=self._error_texts),
+                retries=RetryTracker(self._retry),
                 waits=waits,
                 rate=rate,
             )
@@ -214,7 +215,8 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 is_stopping=is_stopping,
                 alive=self._watch.handler_begins,
             )
-            session = Session(self._connect, self._know, unhandled.refuse if self._wait_for_handled else None)
+            refuse = unhandled.refuse if self.limits.wait_for_handled else None
+            session = Session(self._database.connect, self._know, refuse)
             stack.push_async_callback(session.close)
             await session.open()
             offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
@@ -241,7 +243,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
-                retries=RetryTracker(self._retry, error_texts=self._error_texts),
+                retries=RetryTracker(self._retry),
                 watch=self._watch,
                 waits=waits,
             )
@@ -254,11 +256,16 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
 class Consumer(_Consumer[ConnectionT, ConnectionT]):
     """Read events and commit the effects of each exactly where and when its id is claimed.
 
-    The type of what ``connect`` returns is that of the connection which handlers get.
+    Handlers get the connection that ``database`` opens, and type checkers know its type.
 
     ::
 
-        consumer = Consumer(name="shipping", contract=…, bootstrap_servers="…", connect=lambda: psycopg.connect(DSN))
+        consumer = Consumer(
+            name="shipping",
+            contract=load_contract("orders.contract.json"),
+            kafka="localhost:9092",
+            database=lambda: psycopg.connect(DSN),
+        )
 
         @consumer.on("OrderPlaced")
         def ship(event: Event, connection: psycopg.Connection) -> None:
@@ -270,25 +277,16 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         name: The consumer group, and the name under which the inbox remembers; at most 255 bytes. Another name
             starts from the first event again.
         contract: Topics, headers and how events are numbered, from the same spec as the connector.
-        connect: Opens a connection to the database that holds the effects; called again after it broke. It is the
-            consumer's own and is closed, so it is not one of a pool.
-        inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it.
-        kafka_settings: librdkafka's settings, for security and timeouts. Those that would break a promise are refused.
-        limits: How much, how many and how long.
-        retry: How events are tried again whose handler failed.
-        pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
-            answers. For handlers that only write; one that fetches waits for its rows as usual. PostgreSQL before 17
-            bounds nothing in it: a process that is paused there keeps what it locked until it goes on.
-        before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
-        metrics: Told of what :data:`cdc_outbox.monitoring.series.SERIES` lists.
-        spans: Told of the handlers' time; by default OpenTelemetry is, where its SDK runs.
-        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
-            a topic may keep its events for longer. ``None`` checks nothing.
-        error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it.
-            With ``False`` they have its class and the line that raised it: for handlers whose errors quote what is
-            private.
-        wait_for_handled: Whether a consumer that has stored no offset yet leaves its events in the topics until one of
-            them has a handler. With ``False`` events without a handler are claimed and skipped from the first on.
+        kafka: The brokers, such as ``localhost:9092``; or librdkafka's settings, ``bootstrap.servers`` among them, with
+            those for security and timeouts. Settings that would break a promise are refused.
+        database: A function that opens a connection to the database of the effects, called again after it broke;
+            or an :class:`EffectsDatabase`, which also says where the inbox is and what transactions are like.
+        limits: How much, how many, how long, and when it may begin.
+        retry: How events are tried again whose handler failed, and what is kept of its error.
+        telemetry: Who is told about its work: metrics and spans.
+
+    Raises:
+        ConfigError: One of these cannot work.
     """
 
     _new_event = threading.Event
@@ -353,7 +351,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
         async def connect():
             return await psycopg.AsyncConnection.connect(DSN)
 
-        consumer = AsyncConsumer(name="shipping", contract=…, bootstrap_servers="…", connect=connect)
+        consumer = AsyncConsumer(name="shipping", contract=…, kafka="localhost:9092", database=connect)
 
         @consumer.on("OrderPlaced")
         async def ship(event: Event, connection: psycopg.AsyncConnection) -> None:
@@ -361,7 +359,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
 
         await consumer.run()
 
-    Args as for :class:`Consumer`; ``connect`` returns something to await.
+    Args as for :class:`Consumer`; the function that opens a connection returns something to await.
     """
 
     _is_asynchronous = True

@@ -160,7 +160,7 @@ class Delivery:
                 raise
             raise ours from error
         finally:
-            self.calls.measure()
+            self.calls.telemetry.measure()
         return delivered
 
     async def _lost(self, error: Exception, connection: AnyConnection) -> CdcOutboxError | None:

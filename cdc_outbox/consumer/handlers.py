@@ -31,7 +31,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import Event
 from cdc_outbox.redaction import SecretRedactor, shortened, visible_controls
-from cdc_outbox.telemetry import Metrics, NoMetrics, NoSpans, Spans
+from cdc_outbox.telemetry import HandlerTelemetry, NoSpans, Telemetry
 
 if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
     from typing_extensions import TypeVar
@@ -177,37 +177,32 @@ class HandlerRunner:
     """The handlers of a consumer, called in order, each in the transaction that is open.
 
     Args:
+        telemetry: Told about each call.
         before_commit: What writes after the last of them.
         deadline_seconds: How long a coroutine function may take; ``None`` means no limit. A plain function cannot be
             interrupted.
         pipeline: Opens the driver's pipeline, in which statements do not wait for each other's answers.
-        begins: Called before each handler.
         error_texts: Whether errors quote what a handler's exception says.
     """
 
     def __init__(
         self,
         *,
-        consumer: str,
         driver: AsyncTransactionDriver,
         handlers: Handlers,
-        metrics: Metrics | None = None,
-        spans: Spans | None = None,
+        telemetry: HandlerTelemetry | None = None,
         before_commit: BeforeCommit | None = None,
         deadline_seconds: float | None = None,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]] | None = None,
-        begins: Callable[[], None] = lambda: None,
         error_texts: bool = True,
     ) -> None:
-        self._begins, self._error_texts = begins, error_texts
-        self._consumer = consumer
         self._driver = driver
         self._handlers = handlers
-        self._metrics, self._spans = metrics or NoMetrics(), spans or NoSpans()
+        self.telemetry = telemetry or HandlerTelemetry("", Telemetry(spans=NoSpans()))
         self._before_commit = before_commit
         self._deadline_seconds = deadline_seconds
         self._pipeline = pipeline
-        self._seconds: dict[str, list[float]] = {}
+        self._error_texts = error_texts
 
     def has_handler(self, event: Event) -> bool:
         """Tell whether anybody listens."""
@@ -248,13 +243,6 @@ class HandlerRunner:
             names = several([item.event for item in items])
             raise HandlerError(f"what writes before the commit of {names} raised {self._described(error)}") from error
 
-    def measure(self) -> None:
-        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
-        seconds, self._seconds = self._seconds, {}
-        for event_type, values in seconds.items():
-            name = "cdc_outbox_consumer_handler_seconds"
-            self._metrics.measure(name, *values, consumer=self._consumer, type=event_type)
-
     async def _run_in_pipeline(
         self,
         pipeline: Callable[[Any], AbstractAsyncContextManager[object]],
@@ -283,11 +271,11 @@ class HandlerRunner:
             events = [item.event for item in run]
             if gathered is not None:
                 gathered.caused_by(events)
-            self._begins()
+            self.telemetry.begins()
             begun_at = time.perf_counter()
             failure: Exception | None = None
             try:
-                with self._spans.process(self._consumer, [(item.event, item.message) for item in run]):
+                with self.telemetry.process([(item.event, item.message) for item in run]):
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if returned is not None and isawaitable(returned):
                         await self._in_time(returned)
@@ -297,7 +285,7 @@ class HandlerRunner:
                     raise
                 failure = error
             finally:
-                self._seconds.setdefault(events[0].type, []).append(time.perf_counter() - begun_at)
+                self.telemetry.took(events[0].type, time.perf_counter() - begun_at)
             if looks:
                 self._look(run, connection, failure)
 

@@ -33,7 +33,7 @@ _MOST_KILOBYTES = 2_097_151
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much, how many and how long.
+    """What a consumer allows itself: how much, how many, how long, and when it may begin.
 
     Args:
         batch_events: The largest number of events in one transaction. More than 500 gain little: by then the commit is
@@ -53,6 +53,12 @@ class Limits:
         parked_poll_seconds: How often parked events are looked at, and so how late one is tried again that another
             process made due.
         reach_seconds: How long the brokers may take to answer at the start, before they count as out of reach.
+        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
+            a topic may keep its events for longer. ``None`` checks nothing, for where nobody purges nothing is
+            forgotten.
+        wait_for_handled: Whether a consumer that has stored no offset yet leaves its events in the topics until one of
+            them has a handler, for a misspelt event type would skip them all. With ``False`` events without a handler
+            are claimed and skipped from the first on.
     """
 
     batch_events: int = 500
@@ -64,10 +70,13 @@ class Limits:
     gap_alarm_seconds: float = 30.0
     parked_poll_seconds: float = 1.0
     reach_seconds: float = 5.0
+    horizon_days: float | None = None
+    wait_for_handled: bool = True
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
+            value = getattr(self, field.name)
+            if not isinstance(value, bool | None) and not value > 0:
                 raise ConfigError(f"{field.name} must be greater than 0", field=f"Limits.{field.name}")
 
     @property

@@ -41,7 +41,7 @@ _JITTER = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How failing events are tried again.
+    """How events are tried again whose handler failed, and what is kept of its error.
 
     Args:
         inline_retry_seconds: How long an event is tried again at once while its partition waits. Long enough for a
@@ -53,6 +53,9 @@ class Retry:
             above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
             away for as long.
         park_at_once: Errors that another try cannot mend: the event is dead after the first one.
+        error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it: as
+            a rule it tells the cause. With ``False`` they have its class and the line that raised it: for handlers
+            whose errors quote what is private.
     """
 
     inline_retry_seconds: float = 2.0
@@ -61,6 +64,7 @@ class Retry:
     longest_pause_seconds: float = 600.0
     max_attempts: int = 25
     park_at_once: tuple[type[Exception], ...] = ()
+    error_texts: bool = True
 
     def __post_init__(self) -> None:
         for name in ("first_pause_seconds", "parked_pause_seconds", "longest_pause_seconds"):
@@ -117,7 +121,6 @@ class RetryTracker:
     """The events that failed since they were polled, and how often.
 
     Args:
-        error_texts: Whether the log quotes what a handler's exception says.
         clock: Monotonic seconds.
     """
 
@@ -125,11 +128,10 @@ class RetryTracker:
         self,
         retry: Retry,
         *,
-        error_texts: bool = True,
         random: Random | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._retry, self._error_texts = retry, error_texts
+        self._retry = retry
         self._random = random or Random()  # noqa: S311 - no secret
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
@@ -154,7 +156,7 @@ class RetryTracker:
             return unreadable(item.message, error, item.parked, item.aggregate), None
         is_hopeless = self.is_hopeless(error)
         if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
-            cause = error.__cause__ if self._error_texts else silenced(error.__cause__)
+            cause = error.__cause__ if self._retry.error_texts else silenced(error.__cause__)
             _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
         if item.parked is None and not is_hopeless:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))

@@ -7,17 +7,18 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from inspect import isawaitable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_outbox.consumer.claims import MySqlInbox, SavepointInbox, SqlInbox
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
 from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, SqlEpochs, TopicId, TopicPartition
-from cdc_outbox.consumer.handlers import BeforeCommit, HandlerRunner, Handlers, origin_of
+from cdc_outbox.consumer.handlers import BeforeCommit, origin_of
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.limits import Limits, Room
-from cdc_outbox.consumer.ordering import Memory, Order, aggregate_of
+from cdc_outbox.consumer.limits import Room
+from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.consumer.sql_parked_events import SqlPark
 from cdc_outbox.databases.drivers import (
@@ -41,7 +42,6 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.event import Event
-from cdc_outbox.telemetry import Metrics, Spans
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +144,7 @@ class Session:
                 _log.debug("connect failed", exc_info=error)
             raise ours or ConfigError(
                 f"connect raised {type(error).__name__}{origin_of(error)}, and is to return an open connection",
-                field="Consumer.connect",
+                field="EffectsDatabase.connect",
                 hint="It is the error of your own function, or of the driver that it called; --verbose shows it.",
             ) from error
 
@@ -287,70 +287,97 @@ _INBOXES: Mapping[Dialect, type[SqlInbox]] = {
 }
 
 
-class ConsumerDatabase:
-    """A driver, the inbox in its dialect, and the delivery over both."""
+OpenedT_co = TypeVar("OpenedT_co", covariant=True)
+"""What ``connect`` returns: a connection, or what is awaited for one."""
 
-    def __init__(
-        self,
-        connection: AnyConnection,
-        *,
-        table: InboxTable | None,
-        consumer: str,
-        handlers: Handlers,
-        order_of: Callable[[str], Order],
-        limits: Limits,
-        before_commit: BeforeCommit | None,
-        pipeline: bool,
-        asynchronous: bool,
-        metrics: Metrics,
-        spans: Spans,
-        handler_begins: Callable[[], None] = lambda: None,
-        error_texts: bool = True,
-    ) -> None:
-        # One object from here to the last commit: it remembers what it began.
-        self.driver: AsyncTransactionDriver = (
-            find_async_transaction_driver(connection)
-            if asynchronous
-            else ImmediateTransactions(find_transaction_driver(connection))
-        )
-        self._limits, self._has_pipeline = limits, pipeline
-        table = table or InboxTable.on(self.driver.dialect)
-        if table.dialect is not self.driver.dialect:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectsDatabase(Generic[OpenedT_co]):
+    """The database that holds a consumer's effects, and what its transactions there are like.
+
+    Args:
+        connect: Opens a connection; called again after it broke. The connection is the consumer's own and is closed, so
+            it is not one of a pool.
+        inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it. By default under the names
+            that this command gives.
+        pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
+            answers. For handlers that only write; one that fetches waits for its rows as usual. Not the default:
+            PostgreSQL before 17 bounds nothing in it, and a process that is paused there keeps what it locked until it
+            goes on.
+        before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
+
+    Raises:
+        ConfigError: ``connect`` cannot be called.
+    """
+
+    connect: Callable[[], OpenedT_co]
+    inbox: InboxTable | None = None
+    pipeline: bool = False
+    before_commit: BeforeCommit | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.connect):
             raise ConfigError(
-                f"the inbox is on {table.dialect}, and the consumer's connection leads to {self.driver.dialect}",
-                field="Consumer.inbox",
+                f"connect must be a function that opens a connection, not {type(self.connect).__name__}",
+                field="EffectsDatabase.connect",
+                hint="It is called whenever a connection is needed: pass lambda: psycopg.connect(DSN).",
             )
-        self.stores = sql_stores(table=table, consumer=consumer, driver=self.driver)
-        calls = HandlerRunner(
-            consumer=consumer,
-            driver=self.driver,
-            handlers=handlers,
-            metrics=metrics,
-            spans=spans,
-            before_commit=before_commit,
-            deadline_seconds=limits.handler_seconds if asynchronous else None,
-            pipeline=_pipeline_of(connection) if pipeline else None,
-            begins=handler_begins,
-            error_texts=error_texts,
-        )
-        self.delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=order_of)
+
+    def inbox_on(self, dialect: Dialect) -> InboxTable:
+        """Return the inbox on a connection's database.
+
+        Raises:
+            ConfigError: It is on a database of another dialect.
+        """
+        table = self.inbox or InboxTable.on(dialect)
+        if table.dialect is not dialect:
+            raise ConfigError(
+                f"the inbox is on {table.dialect}, and the consumer's connection leads to {dialect}",
+                field="EffectsDatabase.inbox",
+            )
+        return table
+
+
+def driver_of(connection: AnyConnection, *, asynchronous: bool) -> AsyncTransactionDriver:
+    """Return a driver for a connection: one object from here to the last commit, for it remembers what it began."""
+    if asynchronous:
+        return find_async_transaction_driver(connection)
+    return ImmediateTransactions(find_transaction_driver(connection))
+
+
+class ConsumerDatabase:
+    """A delivery, and the connection's transactions made ready for it.
+
+    Args:
+        idle_seconds: How long the database lets a transaction sit between two statements.
+        pipeline: Whether handlers run in psycopg's pipeline mode.
+    """
+
+    def __init__(self, delivery: Delivery, *, idle_seconds: float, pipeline: bool = False) -> None:
+        self.delivery, self.driver, self.stores = delivery, delivery.driver, delivery.stores
+        self._idle_seconds, self._pipeline = idle_seconds, pipeline
 
     async def prepare(self, connection: AnyConnection) -> None:
         """Make its transactions READ COMMITTED, and bound how long they may be idle."""
-        await self.driver.prepare(connection, idle_seconds=self._limits.handler_seconds)
-        if self._has_pipeline:
+        await self.driver.prepare(connection, idle_seconds=self._idle_seconds)
+        if self._pipeline:
             # In a pipeline PostgreSQL bounds no idling. Twice as long, for a claim may wait for a bound itself.
-            milliseconds = str(math.ceil(2 * self._limits.handler_seconds * 1000))
+            milliseconds = str(math.ceil(2 * self._idle_seconds * 1000))
             sql = load(self.driver.dialect, "session")["bound_transactions"].render({}, self.driver.style)
             async with async_transaction(connection, self.driver):
                 await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})
 
 
-def _pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncContextManager[object]]:
+def pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncContextManager[object]]:
+    """Return what opens a connection's pipeline.
+
+    Raises:
+        ConfigError: It has none.
+    """
     if not hasattr(connection, "pipeline"):
         raise ConfigError(
             f"a {type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
-            field="Consumer.pipeline",
+            field="EffectsDatabase.pipeline",
             hint="psycopg's connections have one; elsewhere take batches with on_batch.",
         )
 

@@ -20,7 +20,7 @@ from cdc_outbox.telemetry import HasProgress
 _log = logging.getLogger(__name__)
 
 _BOTH = "there is /health and /metrics\n"
-_NO_METRICS = "there is /health, and /metrics where the consumer has metrics=PrometheusMetrics()\n"
+_NO_METRICS = "there is /health, and /metrics where the consumer has Telemetry(metrics=PrometheusMetrics())\n"
 _CONNECTION_SECONDS = 5.0
 """How long a client may take to say what it wants and to take the answer; a scrape says it at once."""
 _CONNECTIONS = 8

@@ -206,8 +206,9 @@ class Outbox(_Outbox):
     def gathering(self, connection: AnyConnection) -> Iterator[Reaction]:
         """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
 
-        For a consumer: pass the outbox as its ``before_commit``. Inside the block :meth:`add` refuses what it always
-        refuses, and returns the event with its id, but without a sequence, which it has only once it is written.
+        For a consumer: pass the outbox as ``EffectsDatabase(before_commit=…)``. Inside the block :meth:`add` refuses
+        what it always refuses, and returns the event with its id, but without a sequence, which it has only once it is
+        written.
         """
         reaction = Reaction(connection)
         with reacting(self, reaction):

@@ -14,10 +14,12 @@ consumer = Consumer(
     name="shipping",
     # Written by `cdc-outbox contract export connectors/orders.yaml`.
     contract=load_contract(Path(__file__).parent / "orders.contract.json"),
-    bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: psycopg.connect(os.environ["SHIPPING_DSN"]),
-    # A killed consumer's partitions go to the others after this; the default of 45 s is for slow networks.
-    kafka_settings={"session.timeout.ms": 6000},
+    kafka={
+        "bootstrap.servers": os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
+        # A killed consumer's partitions go to the others after this; the default of 45 s is for slow networks.
+        "session.timeout.ms": 6000,
+    },
+    database=lambda: psycopg.connect(os.environ["SHIPPING_DSN"]),
 )
 
 

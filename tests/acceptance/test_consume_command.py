@@ -49,9 +49,12 @@ cdc_outbox.databases.drivers.psycopg.Psycopg = Dying
 consumer = Consumer(
     name=NAME,
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
-    bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
-    kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
+    kafka={
+        "bootstrap.servers": os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
+        "session.timeout.ms": 2000,
+        "heartbeat.interval.ms": 500,
+    },
+    database=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
     limits=Limits(batch_events=1),
     retry=Retry(inline_retry_seconds=0),
 )

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from cdc_outbox.cli import main
-from cdc_outbox.consumer import Consumer
+from cdc_outbox.consumer import Consumer, Limits
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.testing import Stack
@@ -330,10 +330,13 @@ def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(
         made = Consumer(
             name="shipping",
             contract=replace(CONTRACT, topic=topic),
-            bootstrap_servers=outbox_stack.broker.bootstrap_servers,
-            connect=lambda: psycopg.connect(dsn),
-            kafka_settings={"session.timeout.ms": 2000, "heartbeat.interval.ms": 500},
-            horizon_days=2,
+            kafka={
+                "bootstrap.servers": outbox_stack.broker.bootstrap_servers,
+                "session.timeout.ms": 2000,
+                "heartbeat.interval.ms": 500,
+            },
+            database=lambda: psycopg.connect(dsn),
+            limits=Limits(horizon_days=2),
         )
         made.on("OrderPlaced")(lambda _event, _connection: None)
         made.stop()
@@ -343,4 +346,4 @@ def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(
         consumer(topic).run()
     with pytest.raises(ConfigError, match=f"{topics['endless']} for ever") as caught:
         consumer(topics["endless"]).run()
-    assert caught.value.field == "Consumer.horizon_days"
+    assert caught.value.field == "Limits.horizon_days"

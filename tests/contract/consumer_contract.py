@@ -6,7 +6,7 @@ written once, as coroutines; a synchronous driver's never wait, and are run to t
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -276,18 +276,19 @@ class Service:
         insert = f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
         await self._contract.execute(connection, insert)
 
-    def consumer(self, handlers: dict[str, Callable[..., Any]], **options: Any) -> Consumer | AsyncConsumer:
+    def consumer(
+        self, handlers: dict[str, Callable[..., Any]], *, kafka_settings: Mapping[str, Any] = QUICK
+    ) -> Consumer | AsyncConsumer:
         """Return a consumer with these handlers, which are coroutine functions."""
         settings: dict[str, Any] = {
             "name": self.name,
             "contract": self._wire,
-            "bootstrap_servers": self._broker.bootstrap_servers,
-            "connect": lambda: self._contract.connect(self.ledger),
-            "kafka_settings": QUICK,
+            "kafka": {"bootstrap.servers": self._broker.bootstrap_servers, **kafka_settings},
+            "database": lambda: self._contract.connect(self.ledger),
             "retry": PATIENT,
         }
         kind = AsyncConsumer if self._contract.asynchronous else Consumer
-        consumer: Consumer | AsyncConsumer = kind(**(settings | options))
+        consumer: Consumer | AsyncConsumer = kind(**settings)
         for event_type, handler in handlers.items():
             consumer.on(event_type)(handler if self._contract.asynchronous else immediate(handler))
         return consumer

@@ -17,7 +17,7 @@ from cdc_outbox.event import Event
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryDatabase
-from tests.contract.inbox_contract import CONSUMER, HOME, Opened, failed
+from tests.contract.inbox_contract import HOME, Opened, failed
 from tests.support.events import SOURCE, make_event
 
 CONTRACT = WireContract(
@@ -108,7 +108,7 @@ class Reader:
         delivery = Delivery(
             stores=self.opened.stores,
             driver=driver,
-            calls=HandlerRunner(consumer=CONSUMER, driver=driver, handlers=handlers),
+            calls=HandlerRunner(driver=driver, handlers=handlers),
             order_of=orders_of(self.contract).__getitem__,
         )
         return finish(delivery.apply(items, self.opened.connection, self.held)).outcomes

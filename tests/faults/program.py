@@ -144,7 +144,7 @@ class Service:
             self._loop.call_soon_threadsafe(self._consumer.stop)
 
     def _synchronous_consumer(self) -> Consumer:
-        consumer = Consumer(connect=lambda: psycopg.connect(self._dsn), **self._options)
+        consumer = Consumer(database=lambda: psycopg.connect(self._dsn), **self._options)
 
         @consumer.on("OrderPlaced")
         def record(event: Event, connection: psycopg.Connection[Any]) -> None:
@@ -154,7 +154,7 @@ class Service:
         return consumer
 
     def _asynchronous_consumer(self) -> AsyncConsumer:
-        consumer = AsyncConsumer(connect=lambda: psycopg.AsyncConnection.connect(self._dsn), **self._options)
+        consumer = AsyncConsumer(database=lambda: psycopg.AsyncConnection.connect(self._dsn), **self._options)
 
         @consumer.on("OrderPlaced")
         async def record(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
@@ -173,8 +173,7 @@ class Service:
         return {
             "name": orders.consumer,
             "contract": contract_of(orders.topic),
-            "bootstrap_servers": orders.brokers,
-            "kafka_settings": orders.settings,
+            "kafka": {"bootstrap.servers": orders.brokers, **orders.settings},
             "limits": Limits(batch_events=orders.batch_events, handler_seconds=orders.handler_seconds),
             # A poison event is dead after the first attempt.
             "retry": Retry(inline_retry_seconds=0, max_attempts=1),

@@ -12,8 +12,7 @@ from tests.support.service import QUICK, apply_effect
 consumer = Consumer(
     name=os.environ["CDC_OUTBOX_CONSUMER"],
     contract=parse_spec(Path(os.environ["SPEC"]).read_text()).contract,
-    bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_INBOX_DSN"]),
-    kafka_settings=QUICK,
+    kafka={"bootstrap.servers": os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"], **QUICK},
+    database=lambda: psycopg.connect(os.environ["CDC_OUTBOX_INBOX_DSN"]),
 )
 consumer.on("OrderPlaced")(apply_effect)

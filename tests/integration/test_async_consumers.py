@@ -99,9 +99,8 @@ def test_an_asynchronous_consumer_goes_on_after_its_database_was_away(
     consumer = AsyncConsumer(
         name=fed_service.name,
         contract=fed_service.pipeline.spec.contract,
-        bootstrap_servers=fed_service.pipeline.stack.broker.bootstrap_servers,
-        connect=connect(database),
-        kafka_settings=QUICK,
+        kafka={"bootstrap.servers": fed_service.pipeline.stack.broker.bootstrap_servers, **QUICK},
+        database=connect(database),
         limits=QUICK_LIMITS,
     )
     consumer.on("OrderPlaced")(apply_effect)

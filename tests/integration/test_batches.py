@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Consumer, Event, Outcome
-from cdc_outbox.consumer.session import _pipeline_of
+from cdc_outbox.consumer.session import pipeline_of
 from cdc_outbox.errors import ConfigError
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
@@ -176,4 +176,4 @@ def test_a_statement_that_fails_in_a_pipeline_parks_its_own_event_alone(fed_serv
 
 def test_a_connection_without_a_pipeline_mode_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"a sqlite3.Connection has no pipeline mode"):
-        _pipeline_of(sqlite3.connect(":memory:"))
+        pipeline_of(sqlite3.connect(":memory:"))

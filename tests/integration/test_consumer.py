@@ -222,7 +222,7 @@ def test_a_handler_may_fail_inside_a_savepoint_of_its_own(service: Service) -> N
 
 
 def test_a_failing_handler_has_no_effect_and_its_event_is_kept_with_a_name_and_no_payload(service: Service) -> None:
-    consumer = service.consumer(retry=HASTY, error_texts=False)
+    consumer = service.consumer(retry=replace(HASTY, error_texts=False))
 
     @consumer.on("Poison")
     def fail(event: Event, connection: Connection) -> None:
@@ -356,7 +356,7 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(connected: Service) -> No
 @pytest.mark.parametrize(
     ("options", "error", "reason"),
     [
-        ({"bootstrap_servers": "127.0.0.1:1"}, BrokerUnavailableError, "_TRANSPORT"),
+        ({"kafka": "127.0.0.1:1"}, BrokerUnavailableError, "_TRANSPORT"),
         ({"inbox": InboxTable(name="nowhere")}, TableNotFoundError, r'"public.nowhere\w*" does not exist'),
     ],
 )

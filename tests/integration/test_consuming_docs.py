@@ -1,6 +1,7 @@
 """What ``docs/`` shows of handlers is executed on PostgreSQL, as it stands there."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.consumer import Consumer, Inbox, InboxTable, Verdict, inbox_component
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Inbox, InboxTable, Verdict, inbox_component
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import HandlerFaults, Stack
@@ -52,15 +53,15 @@ def database(dsn: str, spec: Spec) -> str:
     return dsn
 
 
-def new_consumer(dsn: str, spec: Spec, **options: Any) -> Consumer:
-    connect = lambda: psycopg.connect(dsn)  # noqa: E731
-    return Consumer(name="shipping", contract=spec.contract, bootstrap_servers="nowhere", connect=connect, **options)
+def new_consumer(spec: Spec, database: EffectsDatabase[Connection]) -> Consumer:
+    return Consumer(name="shipping", contract=spec.contract, kafka="nowhere", database=database)
 
 
 def test_the_test_of_handlers_that_is_shown_passes_and_counts_mails(
     database: str, spec: Spec, handler_faults: HandlerFaults
 ) -> None:
-    consumer, mailbox = new_consumer(database, spec), []
+    effects = EffectsDatabase(connect=lambda: psycopg.connect(database))
+    consumer, mailbox = new_consumer(spec, effects), list[str]()
 
     @consumer.on("OrderPlaced")
     def ship(event: Event, connection: Connection) -> None:
@@ -83,7 +84,10 @@ def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str,
         "Outbox": Outbox,
         "Event": Event,
         "load_spec": lambda _path: spec,
-        "make_consumer": lambda **options: new_consumer(database, spec, **options),
+        "EffectsDatabase": EffectsDatabase,
+        "psycopg": psycopg,
+        "DSN": database,
+        "make_consumer": partial(new_consumer, spec),
     }
     exec(block("consuming.md", "A consumer that writes events"), names)  # noqa: S102
     event = make_event(1, "41")

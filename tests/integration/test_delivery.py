@@ -69,7 +69,7 @@ def deliver(
     delivery = Delivery(
         stores=sql_stores(table=InboxTable(), consumer="shipping", driver=driver),
         driver=driver,
-        calls=HandlerRunner(consumer="shipping", driver=driver, handlers=handlers),
+        calls=HandlerRunner(driver=driver, handlers=handlers),
         order_of=lambda _: Order(mode=mode),
     )
     item = Item(event=event, message=Message(topic="orders", partition=0, offset=0, key=None, value=None))

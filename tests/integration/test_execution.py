@@ -21,7 +21,7 @@ from cdc_outbox import (
     OutboxTable,
     execute_with_events,
 )
-from cdc_outbox.consumer import Consumer, InboxTable, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, EffectsDatabase, InboxTable, SequenceMode, WireContract
 from cdc_outbox.testing import OutboxEvents, Stack, assert_event
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.rig import Connection, one, run_upgrade
@@ -154,8 +154,7 @@ def test_sqlite_and_its_kind_do_it_too(tmp_path: Path) -> None:
 def test_an_inbox_elsewhere_than_where_the_connection_leads_is_refused(tmp_path: Path) -> None:
     contract = WireContract(aggregates={"order": SequenceMode.GAPLESS})
     with closing(sqlite3.connect(tmp_path / "shipping.db")) as connection:
-        consumer = Consumer(
-            name="s", contract=contract, bootstrap_servers="nowhere:1", connect=lambda: connection, inbox=InboxTable()
-        )
+        database = EffectsDatabase(connect=lambda: connection, inbox=InboxTable())
+        consumer = Consumer(name="s", contract=contract, kafka="nowhere:1", database=database)
         with pytest.raises(ConfigError, match="the inbox is on postgresql, and the consumer's connection leads to sql"):
             consumer._know(connection)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.orm import Session
 
-from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, EffectsDatabase, Event, SequenceMode, WireContract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.testing import FaultReport, HandlerFaults, Stack
 from tests.support.rig import Connection
@@ -33,8 +33,9 @@ def nowhere() -> Any:
     raise AssertionError("the kit connects as it is told to, and never as the consumer would")
 
 
-def new_consumer(**options: Any) -> Consumer:
-    return Consumer(name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere, **options)
+def new_consumer(*, pipeline: bool = False) -> Consumer:
+    database = EffectsDatabase(connect=nowhere, pipeline=pipeline)
+    return Consumer(name="shipping", contract=CONTRACT, kafka="nowhere", database=database)
 
 
 def new_event(aggregate_id: str, total: int, aggregate_type: str = "order") -> Event:
@@ -256,7 +257,7 @@ def test_an_asynchronous_consumer_is_tried_in_a_loop_of_its_own(dsn: str) -> Non
     async def connect() -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(dsn)
 
-    consumer = AsyncConsumer(name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=nowhere)
+    consumer = AsyncConsumer(name="shipping", contract=CONTRACT, kafka="nowhere", database=nowhere)
     swallows = False
 
     @consumer.on("Placed")

@@ -18,10 +18,10 @@ import requests
 from prometheus_client import CollectorRegistry
 
 from cdc_outbox import monitoring
+from cdc_outbox.consumer import Telemetry
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring import HealthLimits, MonitorServer, Progress
 from cdc_outbox.monitoring.prometheus import PrometheusMetrics
-from cdc_outbox.telemetry import Metrics
 from tests.support.rig import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
@@ -206,9 +206,9 @@ def test_the_code_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch) -> N
     answers: list[requests.Response] = []
 
     class Consumer(Told):
-        def __init__(self, metrics: Metrics) -> None:
+        def __init__(self, telemetry: Telemetry) -> None:
             super().__init__()
-            self.metrics = metrics
+            self.metrics = telemetry.metrics
 
         def run(self) -> None:
             self.metrics.set("cdc_outbox_consumer_assigned_partitions", 3, consumer="shipping")

@@ -75,7 +75,7 @@ class Member:
             in_handler()
 
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
-        calls = HandlerRunner(consumer=service.name, driver=self.driver, handlers=handlers)
+        calls = HandlerRunner(driver=self.driver, handlers=handlers)
         order = Order(mode=SequenceMode.GAPLESS)
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 

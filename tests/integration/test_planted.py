@@ -54,7 +54,7 @@ class Member:
         driver = ImmediateTransactions(Psycopg())
         handlers.add(["OrderPlaced"], handler, takes_batch=False)
         self._stores = sql_stores(table=InboxTable(), consumer=name or service.name, driver=driver)
-        calls, order = HandlerRunner(consumer=service.name, driver=driver, handlers=handlers), Order(mode=mode)
+        calls, order = HandlerRunner(driver=driver, handlers=handlers), Order(mode=mode)
         self._delivery = Delivery(stores=self._stores, driver=driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, *events: Event) -> list[Outcome]:

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import AsyncOutbox, Event, EventError, Outbox
-from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, inbox_component
+from cdc_outbox.consumer import AsyncConsumer, Consumer, EffectsDatabase, InboxTable, Outcome, inbox_component
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import HandlerError
 from cdc_outbox.testing import Stack
@@ -51,15 +51,9 @@ def reaction(aggregate_id: str, **attributes: Any) -> Event:
     return Event(aggregate_type="order", aggregate_id=aggregate_id, type="Answered", payload={}, **attributes)
 
 
-def new_consumer(dsn: str, outbox: Outbox, **options: Any) -> Consumer:
-    return Consumer(
-        name=uuid4().hex,
-        contract=CONTRACT,
-        bootstrap_servers="nowhere",
-        connect=lambda: psycopg.connect(dsn),
-        before_commit=outbox,
-        **options,
-    )
+def new_consumer(dsn: str, outbox: Outbox, *, pipeline: bool = False) -> Consumer:
+    database = EffectsDatabase(connect=lambda: psycopg.connect(dsn), pipeline=pipeline, before_commit=outbox)
+    return Consumer(name=uuid4().hex, contract=CONTRACT, kafka="nowhere", database=database)
 
 
 def written(own: Connection) -> list[tuple[Any, ...]]:
@@ -320,7 +314,10 @@ def test_asynchronous_handlers_add_to_an_asynchronous_outbox(dsn: str, own: Conn
         return await psycopg.AsyncConnection.connect(dsn)
 
     consumer = AsyncConsumer(
-        name=uuid4().hex, contract=CONTRACT, bootstrap_servers="nowhere", connect=connect, before_commit=outbox
+        name=uuid4().hex,
+        contract=CONTRACT,
+        kafka="nowhere",
+        database=EffectsDatabase(connect=connect, before_commit=outbox),
     )
 
     @consumer.on("OrderPlaced")

@@ -114,9 +114,8 @@ overrides:
         consumer = Consumer(
             name="shipping",
             contract=self.spec.contract,
-            bootstrap_servers=self.stack.broker.bootstrap_servers,
-            connect=lambda: psycopg.connect(dsn),
-            kafka_settings=QUICK,
+            kafka={"bootstrap.servers": self.stack.broker.bootstrap_servers, **QUICK},
+            database=lambda: psycopg.connect(dsn),
         )
         seen: list[Event] = []
 

@@ -75,8 +75,8 @@ def test_a_consumer_that_runs_on_asyncio_can_be_given_messages_again(service: Se
     consumer = AsyncConsumer(
         name=service.name,
         contract=service.pipeline.spec.contract,
-        bootstrap_servers=service.pipeline.stack.broker.bootstrap_servers,
-        connect=lambda: psycopg.AsyncConnection.connect(service.dsn),
+        kafka=service.pipeline.stack.broker.bootstrap_servers,
+        database=lambda: psycopg.AsyncConnection.connect(service.dsn),
     )
 
     @consumer.on("OrderPlaced")
@@ -245,8 +245,8 @@ from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
 consumer = Consumer(
     name=os.environ["NAME"],
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
-    bootstrap_servers=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
-    connect=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
+    kafka=os.environ["CDC_OUTBOX_BOOTSTRAP_SERVERS"],
+    database=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
 )
 
 @consumer.on("OrderPlaced")

@@ -121,8 +121,8 @@ def test_a_consumer_on_asyncio_goes_back_too(fed_service: Service) -> None:
     consumer = AsyncConsumer(
         name=service.name,
         contract=service.pipeline.spec.contract,
-        bootstrap_servers=service.pipeline.stack.broker.bootstrap_servers,
-        connect=lambda: psycopg.AsyncConnection.connect(service.dsn),
+        kafka=service.pipeline.stack.broker.bootstrap_servers,
+        database=lambda: psycopg.AsyncConnection.connect(service.dsn),
     )
 
     @consumer.on("OrderPlaced")

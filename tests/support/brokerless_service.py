@@ -8,20 +8,17 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Event, InboxTable, Limits, Outcome, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, Event, InboxTable, Outcome, SequenceMode, WireContract
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import ENDLESS
-from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
-from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.consumer.session import Session
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import HandlerError
 from cdc_outbox.message import Message
 from cdc_outbox.operations.connections import OpenInbox
-from cdc_outbox.telemetry import NoMetrics, OpenTelemetrySpans
 from tests.support.rig import Connection
 from tests.support.service import ServiceTables, apply_effect
 
@@ -112,29 +109,15 @@ class BrokerlessService(ServiceTables):
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Session, Mapping[TopicPartition, int]]]:
-        session = Session(lambda: psycopg.connect(self.dsn), self._know)
+        connect = lambda: psycopg.connect(self.dsn)  # noqa: E731
+        consumer = Consumer(name=self.name, contract=self.contract, kafka="nowhere", database=connect)
+        consumer.on("OrderPlaced")(self._effect)
+        session = Session(connect, consumer._know)
         try:
             tenures = finish(session.issue([TOPIC_PARTITION]))
             yield session, {topic_partition: tenure.epoch for topic_partition, tenure in tenures.items()}
         finally:
             finish(session.close())
-
-    def _know(self, connection: Connection) -> ConsumerDatabase:
-        handlers = Handlers()
-        handlers.add(["OrderPlaced"], self._effect, takes_batch=False)
-        return ConsumerDatabase(
-            connection,
-            table=None,
-            consumer=self.name,
-            handlers=handlers,
-            order_of=orders_of(self.contract).__getitem__,
-            limits=Limits(),
-            before_commit=None,
-            pipeline=False,
-            asynchronous=False,
-            metrics=NoMetrics(),
-            spans=OpenTelemetrySpans(),
-        )
 
     def _effect(self, event: Event, connection: Connection) -> None:
         if event.aggregate_id in self.broken:

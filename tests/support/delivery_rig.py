@@ -14,7 +14,7 @@ from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.event import Event, SequenceMode
 from cdc_outbox.message import Message
-from cdc_outbox.telemetry import Metrics
+from cdc_outbox.telemetry import HandlerTelemetry, Metrics, NoMetrics, NoSpans, Telemetry
 from cdc_outbox.testing import MemoryDatabase
 
 HOME = TopicPartition("orders", 0)
@@ -103,10 +103,9 @@ def deliver(
         stores=database.stores,
         driver=database,
         calls=HandlerRunner(
-            consumer="shipping",
             driver=database,
             handlers=handlers,
-            metrics=metrics,
+            telemetry=HandlerTelemetry("shipping", Telemetry(metrics=metrics or NoMetrics(), spans=NoSpans())),
             before_commit=before_commit,
             error_texts=error_texts,
         ),

@@ -32,9 +32,8 @@ from cdc_outbox.consumer import Consumer, SequenceMode, WireContract
 consumer = Consumer(
     name="shipping",
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}),
-    bootstrap_servers="127.0.0.1:1",
-    kafka_settings={"security.protocol": "none-such"},
-    connect=lambda: sqlite3.connect("shipping.db", isolation_level=None),
+    kafka={"bootstrap.servers": "127.0.0.1:1", "security.protocol": "none-such"},
+    database=lambda: sqlite3.connect("shipping.db", isolation_level=None),
 )
 consumer.on("OrderPlaced")(lambda event, connection: None)
 """

@@ -25,7 +25,7 @@ def deliver(
     """Apply events in one transaction, as the consumer's loop does, through messages."""
 
     async def apply() -> list[Outcome]:
-        session = Session(consumer._connect, consumer._know)
+        session = Session(consumer._database.connect, consumer._know)
         messages = [replace(CONTRACT.message_of(event), partition=0, offset=0) for event in events]
         try:
             return (await session.apply([item_of(message, CONTRACT) for message in messages], {}, ENDLESS)).outcomes

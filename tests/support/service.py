@@ -13,7 +13,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
 from psycopg.sql import SQL, Identifier
 
-from cdc_outbox.consumer import Consumer, Event, Retry
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Event, InboxTable, Retry, Telemetry
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.pipeline import Pipeline, create_service_tables
@@ -151,15 +151,23 @@ class Service(ServiceTables):
         self.metrics = MemoryMetrics()
         self.create_tables()
 
-    def consumer(self, **options: Any) -> Consumer:
+    def consumer(
+        self,
+        *,
+        connect: Callable[[], Any] | None = None,
+        inbox: InboxTable | None = None,
+        pipeline: bool = False,
+        kafka_settings: Mapping[str, Any] = QUICK,
+        **options: Any,
+    ) -> Consumer:
         """Return a consumer whose handler of OrderPlaced inserts an effect."""
+        connect = connect or (lambda: psycopg.connect(self.dsn))
         settings: dict[str, Any] = {
             "name": self.name,
             "contract": self.pipeline.spec.contract,
-            "bootstrap_servers": self.pipeline.stack.broker.bootstrap_servers,
-            "connect": lambda: psycopg.connect(self.dsn),
-            "metrics": self.metrics,
-            "kafka_settings": QUICK,
+            "kafka": {"bootstrap.servers": self.pipeline.stack.broker.bootstrap_servers, **kafka_settings},
+            "database": EffectsDatabase(connect=connect, inbox=inbox, pipeline=pipeline),
+            "telemetry": Telemetry(metrics=self.metrics),
             "limits": QUICK_LIMITS,
         }
         consumer = Consumer(**(settings | options))

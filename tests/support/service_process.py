@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Consumer, Event, Limits, WireContract
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Event, Limits, WireContract
 from cdc_outbox.spec import parse_spec
 from tests.support.pipeline import FedPipeline
 from tests.support.rig import Connection
@@ -48,11 +48,11 @@ def main(settings: dict[str, Any]) -> None:
     consumer = Consumer(
         name=settings["name"],
         contract=contract,
-        bootstrap_servers=settings["servers"],
-        connect=lambda: psycopg.connect(settings["dsn"]),
-        kafka_settings=QUICKLY_MISSED | settings.get("kafka", {}),
+        kafka={"bootstrap.servers": settings["servers"], **QUICKLY_MISSED, **settings.get("kafka", {})},
+        database=EffectsDatabase(
+            connect=lambda: psycopg.connect(settings["dsn"]), pipeline=settings.get("pipeline", False)
+        ),
         limits=Limits(**settings.get("limits", {})),
-        pipeline=settings.get("pipeline", False),
     )
     consumer.on("OrderPlaced")(apply_effect)
 

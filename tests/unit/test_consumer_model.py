@@ -327,7 +327,7 @@ def item(failure: Failure) -> Item:
 
 
 def apply(database: MemoryDatabase, *items: Item) -> list[Outcome]:
-    calls = HandlerRunner(consumer="model", driver=database, handlers=Handlers())
+    calls = HandlerRunner(driver=database, handlers=Handlers())
     orders = orders_of(CONTRACT)
     delivery = Delivery(stores=database.stores, driver=database, calls=calls, order_of=orders.__getitem__)
     return finish(delivery.apply(items, None, {})).outcomes

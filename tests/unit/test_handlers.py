@@ -95,7 +95,7 @@ def test_where_somebody_awaits_them_coroutine_functions_are_taken() -> None:
 def test_a_handler_takes_the_connection_that_connect_returns() -> None:
     """Type checkers know: they would report the comment below if what it hides were no error."""
     consumer = Consumer(
-        name="shipping", contract=CONTRACT, bootstrap_servers="nowhere", connect=lambda: sqlite3.connect(":memory:")
+        name="shipping", contract=CONTRACT, kafka="nowhere", database=lambda: sqlite3.connect(":memory:")
     )
 
     @consumer.on("A")

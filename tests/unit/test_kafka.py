@@ -89,9 +89,8 @@ def test_a_consumer_bounds_the_queue_of_librdkafka_and_what_it_asks_brokers_for_
         consumer = OutboxConsumer(
             name="g",
             contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}),
-            bootstrap_servers="127.0.0.1:1",
-            connect=lambda: None,
-            kafka_settings=theirs,
+            kafka={"bootstrap.servers": "127.0.0.1:1", **theirs},
+            database=lambda: None,
             limits=Limits(batch_bytes=10_000_000),
         )
         return consumer._settings
@@ -100,6 +99,19 @@ def test_a_consumer_bounds_the_queue_of_librdkafka_and_what_it_asks_brokers_for_
     # librdkafka refuses less than what it asks brokers for.
     make_consumer(settings(**{"receive.message.max.bytes": 10_000_512}), logging.getLogger("silent")).close()
     assert settings(**{"queued.max.messages.kbytes": 7})["queued.max.messages.kbytes"] == 7
+
+
+def test_a_consumer_takes_the_brokers_addresses_or_librdkafkas_settings() -> None:
+    def settings(kafka: str | dict[str, object]) -> dict[str, object]:
+        contract = WireContract(aggregates={"order": SequenceMode.GAPLESS})
+        return OutboxConsumer(name="g", contract=contract, kafka=kafka, database=lambda: None)._settings
+
+    given: dict[str, object] = {"bootstrap.servers": "b:1"}
+    assert settings("b:1") == settings(given)
+    assert given == {"bootstrap.servers": "b:1"}
+    for kafka in ("", {"session.timeout.ms": 6000}):
+        with pytest.raises(ConfigError, match="kafka names no brokers"):
+            settings(kafka)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

@@ -62,8 +62,8 @@ def _run_consumer() -> None:
     consumer = Consumer(
         name="shipping",
         contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}),
-        bootstrap_servers="127.0.0.1:1",
-        connect=_connected_to_nothing,
+        kafka="127.0.0.1:1",
+        database=_connected_to_nothing,
     )
     consumer.on("OrderPlaced")(lambda _event, _connection: None)
     consumer.run()

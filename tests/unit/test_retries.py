@@ -112,7 +112,7 @@ def test_a_traceback_says_nothing_private_where_texts_are_left_out(caplog: pytes
         caught.__context__.__cause__ = caught  # type: ignore[union-attr]
         error = caught
     assert isinstance(error, LookupError)
-    RetryTracker(Retry(), error_texts=False, clock=Clock()).judge(ITEM, raised(error))
+    RetryTracker(Retry(error_texts=False), clock=Clock()).judge(ITEM, raised(error))
     [record] = [record for record in caplog.records if record.message == "handler failed"]
     told = logging.Formatter().format(record)
     assert all(word in told for word in ("Traceback", "test_retries.py", "ValueError", "LookupError"))

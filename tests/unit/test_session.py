@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, OffsetMove, TopicPartition
-from cdc_outbox.consumer.session import Session
+from cdc_outbox.consumer.session import EffectsDatabase, Session
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -180,3 +180,10 @@ def test_a_database_without_an_inbox_is_told_with_the_command_that_makes_one(kin
         finish(Session(Connection, know).issue([TopicPartition("orders", 0)]))
     assert caught.value.hint.startswith("Make the inbox with `cdc-outbox init --inbox --dsn …`")
     assert "`cdc-outbox init`" not in "".join(caught.value.__notes__)
+
+
+def test_a_connection_in_the_place_of_a_function_that_opens_one_is_refused() -> None:
+    connection: Any = Connection()
+    with pytest.raises(ConfigError, match="a function that opens a connection, not Connection") as caught:
+        EffectsDatabase(connect=connection)
+    assert caught.value.field == "EffectsDatabase.connect"

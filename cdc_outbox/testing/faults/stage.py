@@ -34,7 +34,7 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from cdc_outbox.event import Event
-from cdc_outbox.telemetry import NoMetrics, NoSpans
+from cdc_outbox.telemetry import NoSpans, Telemetry
 from cdc_outbox.testing.faults.probe import CrashError, Probe, ProbedBeforeCommit
 from cdc_outbox.testing.faults.scenarios import FaultKind
 
@@ -86,7 +86,7 @@ class Stage:
             self._database = self._consumer._know(connection)  # noqa: SLF001
             await self._database.prepare(connection)
             self._connection = connection
-            wanted = self._consumer._inbox_table or InboxTable.on(self._dialect)  # noqa: SLF001
+            wanted = self._consumer._database.inbox_on(self._dialect)  # noqa: SLF001
             self.table = replace(wanted, name=f"inbox_of_a_test_{uuid4().hex[:12]}")
             self._texts = load(self._dialect, "faults")
             self.probe = Probe({kind: self._texts[kind].text for kind in FaultKind if kind in self._texts})
@@ -128,10 +128,11 @@ class Stage:
         """Return the consumer as it is, but for what it remembers, and with the probe before its handlers."""
         rehearsing = copy.copy(self._consumer)
         rehearsing.name = name
-        rehearsing._metrics, rehearsing._spans = NoMetrics(), NoSpans()  # noqa: SLF001
-        rehearsing._inbox_table = self.table  # noqa: SLF001
+        rehearsing._telemetry = Telemetry(spans=NoSpans())  # noqa: SLF001
         rehearsing._handlers = self.probe.wrapped(self.handlers)  # noqa: SLF001
-        rehearsing._before_commit = ProbedBeforeCommit(rehearsing._before_commit, self.probe)  # noqa: SLF001
+        database = rehearsing._database  # noqa: SLF001
+        before_commit = ProbedBeforeCommit(database.before_commit, self.probe)
+        rehearsing._database = replace(database, inbox=self.table, before_commit=before_commit)  # noqa: SLF001
         return rehearsing
 
     @property
