@@ -13,7 +13,7 @@ from unittest import mock
 from cdc_outbox.consumer import loop, offsets
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
 from cdc_outbox.consumer.fencing import Ownership, TopicPartition
-from cdc_outbox.consumer.group import BackgroundPoller, subscribe
+from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
 from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Limits, Room
@@ -148,21 +148,19 @@ class Running:
         self.keeper = ModelKeeper(client)
         self.watch = ConsumerStats(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
         retry = Retry(max_attempts=RETRY_ATTEMPTS, park_at_once=(HopelessError,))
+        member = Membership(
+            client=client, keeper=self.keeper, offsets=done, ownership=self.ownership, partitions=self.client
+        )
         self.loop = Loop(
-            client,
-            self.keeper,
-            done,
-            self.ownership,
+            member,
             Session(self._connect, self._know),
-            partitions=self.client,
             contract=CONTRACT,
             limits=limits,
             retries=RetryTracker(retry, random=Random(0), clock=clock),
             watch=self.watch,
             waits=_Waits(world),
-            random=Random(0),
         )
-        subscribe(client, CONTRACT.topics, self.keeper, done, self.ownership, limits, self.watch)
+        subscribe(member, CONTRACT.topics, limits, self.watch)
 
     def turn(self) -> "Running":
         """Let the loop go round once, and return who goes on: another one, if this ends the process."""

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from cdc_outbox.consumer.delivery import Delivery, Outcome
 from cdc_outbox.consumer.fencing import Ownership
-from cdc_outbox.consumer.group import BackgroundPoller, subscribe
+from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, HandlerRunner, Handlers
 from cdc_outbox.consumer.inbox_tables import checked_name
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
@@ -220,7 +220,6 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             stack.push_async_callback(session.close)
             await session.open()
             offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
-            ownership = Ownership()
             settings = kafka_clients.settings_telling(self._settings, self._watch.connected)
             client = kafka_clients.make_consumer({**settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, leave, client)
@@ -234,20 +233,19 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._watch.handler_at
             )
             stack.callback(keeper.end)
+            member = Membership(
+                client=client, keeper=keeper, offsets=offsets, ownership=Ownership(), partitions=partitions
+            )
             loop = Loop(
-                client,
-                keeper,
-                offsets,
-                ownership,
+                member,
                 session,
-                partitions=partitions,
                 contract=self.contract,
                 limits=self.limits,
                 retries=RetryTracker(self._retry),
                 watch=self._watch,
                 waits=waits,
             )
-            subscribe(client, self.contract.topics, keeper, offsets, ownership, self.limits, self._watch)
+            subscribe(member, self.contract.topics, self.limits, self._watch)
             stack.push_async_callback(waits.call, offsets.finish, client)
             stack.callback(keeper.end)  # before anybody else polls, and again if this is not reached
             await loop.run(is_stopping)

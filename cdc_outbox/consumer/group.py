@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from cdc_outbox.consumer.fencing import Ownership, TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, rewind
+from cdc_outbox.consumer.start_offsets import GroupPartitions
 from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.errors import ParkFullError
 from cdc_outbox.kafka import confluent
@@ -224,16 +226,28 @@ class BackgroundPoller:
             _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})
 
 
-def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
-    client: "confluent.Consumer",
-    topics: Collection[str],
-    keeper: BackgroundPoller,
-    offsets: Offsets,
-    ownership: Ownership,
-    limits: Limits,
-    watch: ConsumerStats,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """A consumer's part in its group.
+
+    Args:
+        client: librdkafka's consumer.
+        keeper: Polls with it while the loop is busy.
+        offsets: The offsets to commit.
+        ownership: The partitions that it has.
+        partitions: What the brokers know of them.
+    """
+
+    client: "confluent.Consumer"
+    keeper: BackgroundPoller
+    offsets: Offsets
+    ownership: Ownership
+    partitions: GroupPartitions
+
+
+def subscribe(member: Membership, topics: Collection[str], limits: Limits, watch: ConsumerStats) -> None:
     """Join the group; the callbacks come while somebody polls."""
+    keeper, offsets, ownership = member.keeper, member.offsets, member.ownership
 
     def assign(_client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         watch.rebalanced("assigned")
@@ -257,7 +271,7 @@ def subscribe(  # noqa: PLR0917 - all that a rebalance concerns
         offsets.lose(client, partitions)
         ownership.lose(TopicPartition(partition.topic, partition.partition) for partition in partitions)
 
-    client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
+    member.client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 
 
 def pass_over(record: "confluent.Message", watch: ConsumerStats) -> None:

@@ -7,20 +7,19 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from random import Random
 
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Ownership, TopicPartition
-from cdc_outbox.consumer.group import BackgroundPoller, pass_over, pause, resume
+from cdc_outbox.consumer.fencing import TopicPartition
+from cdc_outbox.consumer.group import Membership, pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.offsets import Offsets, is_fetched, is_still_owned, lags_of
+from cdc_outbox.consumer.offsets import is_fetched, is_still_owned, lags_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.consumer.parking import Adoption
 from cdc_outbox.consumer.retries import Cause, CircuitBreaker, RetryTracker, cause_of
 from cdc_outbox.consumer.session import Session
-from cdc_outbox.consumer.start_offsets import GroupPartitions, refuse_replaced, seek_back, take
+from cdc_outbox.consumer.start_offsets import refuse_replaced, seek_back, take
 from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.contract.wire import WireContract
@@ -49,8 +48,6 @@ _POLL_SECONDS = 0.5
 """How long an idle consumer may take to notice that it is to stop."""
 _ALIVE_SECONDS = 1.0
 """How often a consumer polls that has enough to do."""
-_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.1, 5.0
-"""Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""
 _MAX_STARTS = 3
 """How often an event may be begun and not ended before it is taken for the one that kills the process."""
 
@@ -60,34 +57,27 @@ class Loop:
 
     def __init__(
         self,
-        client: "confluent.Consumer",
-        keeper: BackgroundPoller,
-        offsets: Offsets,
-        ownership: Ownership,
+        member: Membership,
         session: Session,
         *,
-        partitions: GroupPartitions,
         contract: WireContract,
         limits: Limits,
         retries: RetryTracker,
         watch: ConsumerStats,
         waits: Waits,
-        random: Random | None = None,
     ) -> None:
-        self._client, self._keeper = client, keeper
-        self._offsets, self._ownership, self._session = offsets, ownership, session
-        self._partitions = partitions
+        self._client, self._keeper = member.client, member.keeper
+        self._offsets, self._ownership, self._partitions = member.offsets, member.ownership, member.partitions
+        self._session = session
         self._contract, self._limits, self._retries, self._watch = contract, limits, retries, watch
         self._waits = waits
-        self._random = random or Random()  # noqa: S311 - no secret
         # A partition that is to be given up waits for the batch at hand as long as for a handler that hangs.
         new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2))
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
-        self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, client))
+        self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, self._client))
         self._polled_at = 0.0
-        self._pause_seconds = _FIRST_RETRY_SECONDS
 
     async def run(self, is_stopping: Callable[[], bool]) -> None:
         """Apply events until told to stop.
@@ -280,7 +270,6 @@ class Loop:
         self._pass_over_chains(items, delivered)
         self._retries.forget(items)
         self._applied(items, delivered)
-        self._pause_seconds = _FIRST_RETRY_SECONDS
 
     def _applied(self, items: Sequence[Item], delivered: Delivered) -> None:
         was_open = self._breaker.is_open
@@ -366,8 +355,7 @@ class Loop:
     async def _back_off(self, error: CdcOutboxError, *, close: bool, outage: str = "") -> None:
         if close:
             await self._close()
-        seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
-        self._pause_seconds = min(_LAST_RETRY_SECONDS, self._pause_seconds * 2)
+        seconds = self._retries.next_pause()
         self._watch.retried(error, outage, seconds=seconds)
         await self._sleep(seconds)
 

@@ -105,6 +105,8 @@ def _jittered(seconds: float, random: Random) -> float:
 _log = logging.getLogger(__name__)
 
 
+_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 5.0
+"""Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""
 _MAX_CONFLICTS = 5
 """How often an event may meet other transactions, alone in its own, before that counts as its failure."""
 
@@ -118,7 +120,7 @@ class _Tries(NamedTuple):
 
 
 class RetryTracker:
-    """The events that failed since they were polled, and how often.
+    """What is tried again: events that failed since they were polled, and how often, and what no event is to blame for.
 
     Args:
         clock: Monotonic seconds.
@@ -136,6 +138,7 @@ class RetryTracker:
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
         self._conflicts: dict[str, tuple[int, TopicPartition]] = {}
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
         """Tell whether a handler's error is one that another try cannot mend."""
@@ -176,8 +179,15 @@ class RetryTracker:
             Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
         ), None
 
+    def next_pause(self) -> float:
+        """Return how long to wait where no event is to blame: longer each time, until events are done with."""
+        seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
+        self._pause_seconds = min(_LAST_PAUSE_SECONDS, self._pause_seconds * 2)
+        return seconds
+
     def forget(self, items: Iterable[Item]) -> None:
-        """Forget events that are done with."""
+        """Forget events that are done with, and the pauses before."""
+        self._pause_seconds = _FIRST_PAUSE_SECONDS
         if self._tries or self._conflicts:
             for item in items:
                 self._tries.pop(item.event_id, None)

@@ -14,7 +14,7 @@ from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop,
 from cdc_outbox.consumer import group as keeper_module
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.fencing import Assignment, Ownership, TopicId, TopicPartition
-from cdc_outbox.consumer.group import BackgroundPoller, subscribe
+from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
@@ -208,20 +208,18 @@ def rig(
     limits, untyped = Limits(), cast("Any", client)
     keeper = keeper_type(untyped)
     watch = ConsumerStats(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
-    subscribe(untyped, CONTRACT.topics, keeper, done, ownership, limits, watch)
+    member = Membership(
+        client=untyped, keeper=keeper, offsets=done, ownership=ownership, partitions=partitions or _Partitions()
+    )
+    subscribe(member, CONTRACT.topics, limits, watch)
     running = Loop(
-        untyped,
-        keeper,
-        done,
-        ownership,
+        member,
         cast("Any", second),
-        partitions=partitions or _Partitions(),
         contract=CONTRACT,
         limits=limits,
         retries=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
         watch=watch,
         waits=waits or _Waits(second),
-        random=ShortestPauses(),
     )
     return running, client, keeper
 
