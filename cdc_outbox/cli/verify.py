@@ -15,7 +15,6 @@ from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
 from cdc_outbox.consumer.topic_reader import TopicReader
-from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.operations.accounts import Sums
 from cdc_outbox.operations.reconciliation import DifferenceKind
 from cdc_outbox.operations.stages import InboxStage, OutboxStage
@@ -106,7 +105,6 @@ def verify(
             outbox=OutboxStage(connection, driver, pipeline.outbox),
             topics=stack.enter_context(TopicReader.opened(settings)),
             inbox=inbox,
-            republishes=pipeline.database.kind is DatabaseKind.POSTGRESQL,
             settle_seconds=settle,
         )
         found = verification.run()

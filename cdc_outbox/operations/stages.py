@@ -10,7 +10,7 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.table import OutboxTable
+from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.operations.connections import OpenDatabase, OpenInbox
 from cdc_outbox.operations.reconciliation import Parked
 
@@ -33,6 +33,8 @@ class OutboxStage:
         """Whether it remembers the last number of each aggregate."""
         self.keeps_rows = table.mode is OutboxMode.KEEP
         """Whether events stay as rows until they are pruned."""
+        self.republishes = driver.dialect is Dialect.POSTGRESQL
+        """Whether `deploy-connector` publishes rows of this database again."""
 
     def heads(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id and last number of each aggregate."""

@@ -77,7 +77,6 @@ class Verification:
 
     Args:
         inbox: Of the consumer; ``None`` compares outbox and topics only.
-        republishes: Whether `deploy-connector` publishes rows of this database again.
         settle_seconds: How long what is on its way may take to arrive before it counts as a difference.
         wait: Waits so many seconds.
         clock: Monotonic seconds.
@@ -90,13 +89,11 @@ class Verification:
         outbox: OutboxStage,
         topics: TopicReader,
         inbox: InboxStage | None = None,
-        republishes: bool = True,
         settle_seconds: float = 10.0,
         wait: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._contract, self._outbox, self._reader, self._inbox = contract, outbox, topics, inbox
-        self._republishes = republishes
         self._settle_seconds, self._wait, self._clock = settle_seconds, wait, clock
         self._books = Books(contract)
         self._topics = _Topics()
@@ -263,7 +260,7 @@ class Verification:
             starts_later=topic in topics.starting_later,
             is_compacted=topic in topics.compacted,
             committed={place.partition: offset for place, offset in topics.committed.items() if place.topic == topic},
-            republishes=self._republishes,
+            republishes=self._outbox.republishes,
         )
 
     def _judge_all(self) -> dict[Aggregate, int]:

@@ -28,6 +28,8 @@ class Pipeline:
         self.messages: dict[str, list[Message]] = {topic: [] for topic in CONTRACT.topics}
         self.applied: list[Event] = []
 
+    republishes = True
+
     def arrive(self, _seconds: float = 0.0) -> None:
         """Publish one event more, and apply the one before."""
         published = sum(map(len, self.messages.values()))
