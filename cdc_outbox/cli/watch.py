@@ -137,9 +137,9 @@ class Watching:
     options: RestartOptions
     looks: Looks
     prints_json: bool = False
-    policies: dict[str, RestartPolicy] = field(default_factory=dict)
-    said: dict[tuple[str, str], str] = field(default_factory=dict)
-    looked_at: dict[str, float] = field(default_factory=dict)
+    _policies: dict[str, RestartPolicy] = field(default_factory=dict, init=False)
+    _said: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
+    _looked_at: dict[str, float] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
         """Look at each once, and act.
@@ -155,7 +155,7 @@ class Watching:
                 raise
             self._say("", "connect", str(error))
         else:
-            if self.said.pop(("", "connect"), None):
+            if self._said.pop(("", "connect"), None):
                 self._echo("", "connect", "answers again")
 
     def _look_at(self, name: str) -> None:
@@ -166,7 +166,7 @@ class Watching:
             return
         self._say(name, "state", _told(status), state=status.state, condition=condition_of(status).value)
         self._look_back(name, status)
-        policy = self.policies.setdefault(name, RestartPolicy(self.options))
+        policy = self._policies.setdefault(name, RestartPolicy(self.options))
         match policy.see(condition_of(status), time.monotonic()):
             case RestartAction.RESTART:
                 self._echo(name, "restart", f"restart {policy.restarts + 1} of {self.options.max_restarts}")
@@ -179,21 +179,21 @@ class Watching:
     def _look_back(self, name: str, status: ConnectorStatus) -> None:
         """Look at the connector's history, once a minute."""
         now = time.monotonic()
-        if now - self.looked_at.get(name, -math.inf) < _HISTORY_SECONDS:
+        if now - self._looked_at.get(name, -math.inf) < _HISTORY_SECONDS:
             return
-        self.looked_at[name] = now
+        self._looked_at[name] = now
         try:
             found = self.looks.look(name, runs=condition_of(status) is Condition.UP)
             told = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
         except CdcOutboxError as error:
             told = f"nothing is known of its history: {error}"
-        if told or (name, "history") in self.said:
+        if told or (name, "history") in self._said:
             self._say(name, "history", told or "its history has no gap")
 
     def _say(self, name: str, event: str, text: str, **fields: object) -> None:
         """Say it unless it is what was said last."""
-        if self.said.get((name, event)) != text:
-            self.said[name, event] = text
+        if self._said.get((name, event)) != text:
+            self._said[name, event] = text
             self._echo(name, event, text, **fields)
 
     def _echo(self, name: str, event: str, text: str, **fields: object) -> None:
