@@ -156,7 +156,6 @@ class Deployment:
         self._refuse_another_log(found)
         self._refuse_dangers(make_plan(found, self._config, None))
         undo = Rollback(
-            name=self._spec.name,
             client=self._client,
             reader=self._reader,
             report=self._report,

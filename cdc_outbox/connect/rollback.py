@@ -24,7 +24,6 @@ class Rollback:
         before: The connector as it was, ``None`` if there was none.
     """
 
-    name: str
     client: ConnectClient
     reader: DeployedConnector
     report: Report
@@ -40,6 +39,11 @@ class Rollback:
     """This deployment gave it another configuration."""
     owes_rows: bool = field(default=False, init=False)
     """Rows that must be published again are not, or not all of them."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+        return self.spec.name
 
     def take_back(self, *, why: str = "") -> None:
         """Do it; an error is reported and not raised, for the first one says more.
