@@ -182,12 +182,12 @@ def deploy_connector(
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
     look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
-    call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run, is_quiet=prints_json)
+    call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run)
     outcomes = [PipelineOutcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
             say(f"{outcome.name} ({outcome.document})", err=True)
-        call.carry_out(outcome, spec)
+        call.carry_out(outcome, spec, is_quiet=prints_json)
         if outcome.error is not None and not dry_run:
             break
     if prints_json:
@@ -215,7 +215,6 @@ class _Call:
     heartbeats: Callable[..., list[Finding]]
     bootstrap_servers: str | None
     dry_run: bool
-    is_quiet: bool
 
     def _look_at_heartbeats(self, spec: Spec, client: ConnectClient, steps: Steps) -> None:
         """Refuse a database that went back, unless it was decided what to do about its events.
@@ -232,8 +231,8 @@ class _Call:
                 hint="Run `cdc-outbox recover`, or run again with --earlier-events.",
             )
 
-    def carry_out(self, outcome: PipelineOutcome, spec: Spec) -> None:
-        """Deploy one pipeline, or only look, and say what came of it."""
+    def carry_out(self, outcome: PipelineOutcome, spec: Spec, *, is_quiet: bool) -> None:
+        """Deploy one pipeline, or only look, and print what came of it; if it is quiet, steps and errors only."""
         steps = Steps(sys.stderr)
         outcome.steps = steps.done
         client = ConnectClient(self.cluster, waits=steps.wait)
@@ -256,7 +255,7 @@ class _Call:
             return
         finally:
             client.close()
-        if self.is_quiet:
+        if is_quiet:
             return
         for change in plan.changes if self.dry_run else ():
             say(change_line(change))
