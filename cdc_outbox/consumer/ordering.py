@@ -272,10 +272,10 @@ class _State:
     """Ids that are unseen still."""
     blocked: set[Aggregate] = field(init=False)
     """Aggregates of which events are parked, so that those after them wait."""
-    lasts: dict[Aggregate, int] = field(default_factory=dict)
-    stopped: set[Aggregate] = field(default_factory=set)
+    lasts: dict[Aggregate, int] = field(default_factory=dict, init=False)
+    stopped: set[Aggregate] = field(default_factory=set, init=False)
     """Aggregates of which an event of this list was set aside, so that those after it wait."""
-    aside: set[str] = field(default_factory=set)
+    aside: set[str] = field(default_factory=set, init=False)
     """The ids of those events."""
 
     def __post_init__(self) -> None:
