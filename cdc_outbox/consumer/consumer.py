@@ -195,7 +195,6 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 session,
                 stack.enter_context(TopicReader.opened(self._settings)),
                 contract=self.contract,
-                order_of=self._order_of,
                 limits=self.limits,
                 retries=RetryTracker(self._retry),
                 waits=waits,

@@ -19,7 +19,16 @@ from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.handlers import ours_of
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Limits
-from cdc_outbox.consumer.ordering import Aggregate, Judgement, Memory, Order, Verdict, Watermark, aggregate_of, judge
+from cdc_outbox.consumer.ordering import (
+    Aggregate,
+    Judgement,
+    Memory,
+    Verdict,
+    Watermark,
+    aggregate_of,
+    judge,
+    orders_of,
+)
 from cdc_outbox.consumer.parked_events import REASONS
 from cdc_outbox.consumer.retries import CircuitBreaker, RetryTracker, cause_of
 from cdc_outbox.consumer.session import Session
@@ -112,13 +121,13 @@ class Replay:
         reader: TopicReader,
         *,
         contract: WireContract,
-        order_of: Callable[[str], Order],
         limits: Limits,
         retries: RetryTracker,
         waits: Waits,
         rate: float | None = None,
     ) -> None:
-        self._session, self._reader, self._contract, self._order_of = session, reader, contract, order_of
+        self._session, self._reader, self._contract = session, reader, contract
+        self._order_of = orders_of(contract).__getitem__
         self._limits, self._retries, self._waits = limits, retries, waits
         self._rate = rate
         # No batch of more than a second, or handlers would run in bursts.
@@ -141,8 +150,8 @@ class Replay:
             ParkFullError: More is to be set aside than may be.
             CdcOutboxError: What is not one event's fault; what was committed stays so, and a second run skips it.
         """
-        spans = await self._waits.call(selection.spans, self._reader, self._contract)
-        await self._waits.call(refuse_ahead, selection, self._reader, self._contract, spans, self._order_of)
+        spans = await self._waits.call(self._reader.spans, selection, self._contract)
+        await self._waits.call(refuse_ahead, selection, self._reader, self._contract, spans)
         messages = self._reader.read(spans)
         imagined = Imagined()
         _, counts = await self._session.find_due((), 0)

@@ -2,14 +2,13 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cdc_outbox.consumer.fencing import TopicId, TopicPartition, partition_of
-from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerUnavailableError, ConfigError, MessageError
 from cdc_outbox.event import Event, SequenceMode
@@ -142,6 +141,26 @@ class TopicReader:
         servers = {"bootstrap.servers": self._settings["bootstrap.servers"]}
         return confluent.AdminClient({**kafka_clients.connection_settings(self._settings), **servers}, logger=_log)
 
+    def spans(self, selection: "Selection", contract: WireContract) -> dict[TopicPartition, tuple[int, int]]:
+        """Return first offset and end of what is to be read of each partition for a selection, as it is now."""
+        known = self.places(selection.topics(contract))
+        places = [place for place in known if selection.partition in {None, place.partition}]
+        if known and not places:
+            raise ConfigError(
+                f"{known[0].topic} has no partition {selection.partition}: there are {len(known)}, from 0",
+                field="Selection.partition",
+            )
+        bounds = self.bounds(places)
+        if selection.since is not None:
+            starts = self.offsets_at(places, to_milliseconds(selection.since.astimezone(UTC) - _CLOCK_SKEW))
+            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
+        wanted = selection.first_offset or 0
+        after_last = None if selection.last_offset is None else selection.last_offset + 1
+        return {
+            place: (max(first, wanted), end if after_last is None else min(end, after_last))
+            for place, (first, end) in bounds.items()
+        }
+
     def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         """Return the messages from each partition's first offset up to its end, which is not counted in.
 
@@ -241,25 +260,6 @@ class Selection:
             raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
         return topics
 
-    def spans(self, reader: TopicReader, contract: WireContract) -> dict[TopicPartition, tuple[int, int]]:
-        """Return first offset and end of what is to be read of each partition, as it is now."""
-        known = reader.places(self.topics(contract))
-        places = [place for place in known if self.partition in {None, place.partition}]
-        if known and not places:
-            raise ConfigError(
-                f"{known[0].topic} has no partition {self.partition}: there are {len(known)}, from 0",
-                field="Selection.partition",
-            )
-        bounds = reader.bounds(places)
-        if self.since is not None:
-            starts = reader.offsets_at(places, to_milliseconds(self.since.astimezone(UTC) - _CLOCK_SKEW))
-            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
-        first_wanted, after_last = self.first_offset or 0, None if self.last_offset is None else self.last_offset + 1
-        return {
-            place: (max(first, first_wanted), end if after_last is None else min(end, after_last))
-            for place, (first, end) in bounds.items()
-        }
-
     def takes(self, event: Event) -> bool:
         """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
         made = event.created_at
@@ -281,7 +281,6 @@ def refuse_ahead(
     reader: TopicReader,
     contract: WireContract,
     spans: Mapping[TopicPartition, tuple[int, int]],
-    order_of: Callable[[str], Order],
 ) -> None:
     """Refuse a selection that passes over events which the consumer has not read yet, where their numbers have gaps.
 
@@ -292,8 +291,8 @@ def refuse_ahead(
         ConfigError: There is such an event.
         BrokerError: The brokers do not answer.
     """
-    orders = {name: order_of(name) for name in contract.aggregates}
-    increasing = {name for name, order in orders.items() if order.mode is SequenceMode.INCREASING and not order.latest}
+    increasing = {name for name, mode in contract.aggregates.items() if mode is SequenceMode.INCREASING}
+    increasing -= set(contract.latest)
     topics = {contract.topic_of(name) for name in increasing}
     places = [place for place in spans if place.topic in topics]
     if not selection.passes_over or not places:

@@ -2,19 +2,20 @@
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from cdc_outbox.cli.replay import hint_of
-from cdc_outbox.consumer import Limits, Order, Retry, Selection, SequenceMode, WireContract
+from cdc_outbox.consumer import Limits, Retry, Selection, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivered, Outcome
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.ordering import Memory
 from cdc_outbox.consumer.replay import Fate, Replay, Replayed
 from cdc_outbox.consumer.retries import RetryTracker
+from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.consumer.waits import Blocking
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
@@ -27,16 +28,19 @@ PLACE = TopicPartition("orders", 0)
 MESSAGE = CONTRACT.message_of(make_event(1))
 
 
-class OneTopic:
+class OneTopic(TopicReader):
     """A reader of one message."""
 
-    def places(self, _topics: Sequence[str]) -> list[TopicPartition]:
+    def __init__(self) -> None:
+        """Need no client."""
+
+    def places(self, topics: Collection[str]) -> list[TopicPartition]:
         return [PLACE]
 
-    def bounds(self, places: Sequence[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+    def bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         return dict.fromkeys(places, (0, 1))
 
-    def read(self, _spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
+    def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
         yield MESSAGE
 
 
@@ -64,12 +68,10 @@ class Busy:
 
 def run(stopping: threading.Event, selection: Selection, stopped_at: int = 0) -> tuple[Replayed, Busy]:
     session: Any = Busy(stopping, stopped_at)
-    reader: Any = OneTopic()
     replay = Replay(
         session,
-        reader,
+        OneTopic(),
         contract=CONTRACT,
-        order_of=lambda _: Order(mode=SequenceMode.GAPLESS),
         limits=Limits(),
         retries=RetryTracker(Retry()),
         waits=Blocking(stopping),
