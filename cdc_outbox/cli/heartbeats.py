@@ -13,9 +13,9 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.slot_plan import Hole
-from cdc_outbox.finding import Finding, Location, Severity
+from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka import confluent
 from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
 
@@ -65,9 +65,8 @@ def heartbeat_findings(
         return []
     if bootstrap_servers is None:
         message = "the heartbeats were not read: whether the database went back to an older state is not known."
-        location, note = Location(document="heartbeats", path=beating.topic), explanations()["OP406"]
-        remedy = "Give --bootstrap-servers."
-        return [Finding(code=note.code, severity=note.severity, place=location, message=message, remedy=remedy)]
+        location = Location(document="heartbeats", path=beating.topic)
+        return [explained("OP406", location, message, "Give --bootstrap-servers.")]
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
     if client is not None:
         beating = Beating.of(client.find_config(beating.name) or {}) or beating
@@ -147,4 +146,4 @@ def hole_findings(client: ConnectClient, config: Mapping[str, str], dsn: str) ->
     if hole is None:
         return []
     location = Location(document="database", path=slot_of(config))
-    return [Finding(code=hole.code, severity=Severity.ERROR, place=location, message=hole.text, remedy=hole.hint)]
+    return [explained(hole.code, location, hole.text, hole.hint)]

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium.config import slot_of
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.lint import Config, ConnectorKind, find_configs
 from cdc_outbox.debezium.lint.several import captured_tables
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.finding import Finding, Location
 from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import Document
-
-_CODE = "OP207"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +32,11 @@ class Neighbour:
         if self.slot is not None:
             reads = f" from the slot {self.slot}"
             drop = f", then drop the slot {self.slot}"
-        return Finding(
-            code=_CODE,
-            severity=explanations()[_CODE].severity,
-            place=Location(document="connect", path=self.name),
-            message=f"the connector {self.name} publishes {self.table} too{reads}, so every event comes twice.",
-            remedy=f"If this pipeline was renamed, give it back the name {self.name}. Otherwise run `cdc-outbox delete "
+        return explained(
+            "OP207",
+            Location(document="connect", path=self.name),
+            f"the connector {self.name} publishes {self.table} too{reads}, so every event comes twice.",
+            f"If this pipeline was renamed, give it back the name {self.name}. Otherwise run `cdc-outbox delete "
             f"{self.name}`{drop}.",
         )
 

@@ -11,7 +11,7 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import is_reference
 from cdc_outbox.debezium.diff import OptionChange, changes_between
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.specs import rendered
@@ -84,7 +84,7 @@ def divergences(spec: Spec, found: Found) -> Iterator[Finding]:
             code, how = "OP205", "with --replace" if is_deployable else "it by hand"
             remedy = f"Correct the spec, or deploy {how} once the writers rest."
         effect = "" if change.effect is None else f" {change.effect.text}"
-        yield _finding(code, change.option, f"{change}.{effect}", remedy)
+        yield explained(code, Location(document="connect", path=change.option), f"{change}.{effect}", remedy)
 
 
 def another_outbox(spec: Spec, config: Mapping[str, str] | None) -> Iterator[Finding]:
@@ -110,12 +110,7 @@ def _another_outbox(spec: Spec, change: OptionChange) -> Finding:
     remedy = (
         "Correct outbox.table in the spec. If the outbox is to move, `cdc-outbox plan` says what becomes of its events."
     )
-    return _finding("OP208", change.option, message, remedy)
-
-
-def _finding(code: str, option: str, message: str, remedy: str) -> Finding:
-    place = Location(document="connect", path=option)
-    return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
+    return explained("OP208", Location(document="connect", path=change.option), message, remedy)
 
 
 def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:

@@ -20,7 +20,7 @@ from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.slots import find_lag
 from cdc_outbox.debezium.diagnosis import Diagnosis
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import render, topics_of
@@ -90,7 +90,7 @@ class Doctor:
             self.silences.append(error)
             # Who does not answer once is not waited for again.
             self._connect_answers = self._connect_answers and not isinstance(error, ConnectError)
-            yield _found("OP101", Location(document=part, path=self.spec.name), f"{error}.", error.hint)
+            yield explained("OP101", Location(document=part, path=self.spec.name), f"{error}.", error.hint)
 
     @property
     def _is_deployable(self) -> bool:
@@ -106,7 +106,7 @@ class Doctor:
         if found is None:
             message = "Connect knows no connector of this name."
             remedy = "Run `cdc-outbox deploy-connector`." if self._is_deployable else RENDER
-            yield _found("OP201", Location(document="connect", path=name), message, remedy)
+            yield explained("OP201", Location(document="connect", path=name), message, remedy)
         else:
             yield from self._status(found)
             yield from divergences(self.spec, found)
@@ -123,11 +123,11 @@ class Doctor:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:
                 remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if it was not halted on purpose."
-            yield _found("OP203", place, f"{describe(found.status)}.", remedy)
+            yield explained("OP203", place, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
             reason = reason_of(found.status) or Diagnosis("There is no trace.", remedy="")
             remedy = reason.remedy or "Look into the worker's log."
-            yield _found("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
+            yield explained("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
 
     def _database(self) -> Iterator[Finding]:
         kind = self.spec.database.kind
@@ -135,7 +135,7 @@ class Doctor:
         if self.database is None or look is None:
             message = f"there is no look into {kind}." if look is None else "the database was not asked."
             remedy = "" if look is None else "Give --dsn."
-            yield _found("OP102", Location(document="database", path=self.spec.name), message, remedy)
+            yield explained("OP102", Location(document="database", path=self.spec.name), message, remedy)
             return
         with self.database() as (connection, driver):
             found = look(self.spec, connection, driver, self.client if self._connect_answers else None)
@@ -156,12 +156,12 @@ class Doctor:
         if condition_of(self.client.find_status(self.spec.name)) is Condition.UP:
             message = "the connector runs, and its slot has no reader here."
             remedy = "Compare the DSN with database.host and database.name of the spec."
-            yield _found("OP206", Location(document="database", path=slot.slot), message, remedy)
+            yield explained("OP206", Location(document="database", path=slot.slot), message, remedy)
 
     def _topics(self) -> Iterator[Finding]:
         if self.brokers is None:
             message, remedy = "the brokers were not asked for the topics.", "Give --bootstrap-servers."
-            yield _found("OP102", Location(document="topics", path=self.spec.name), message, remedy)
+            yield explained("OP102", Location(document="topics", path=self.spec.name), message, remedy)
             return
         wanted = topics_of(self.spec)
         there = self.brokers.find(topic.name for topic in wanted)
@@ -170,19 +170,15 @@ class Doctor:
                 yield self._absent(topic.name)
                 continue
             for each in differences(topic, there[topic.name]):
-                yield _found("OP302", Location(document="topics", path=topic.name), each.text, each.remedy)
+                yield explained("OP302", Location(document="topics", path=topic.name), each.text, each.remedy)
 
     def _absent(self, topic: str) -> Finding:
         place = Location(document="topics", path=topic)
         if topic in self._written:
             message = "does not exist any more: the connector has written to it."
             remedy = "Do what docs/recovery/lost-topic.md says; `cdc-outbox verify` names the events that are missing."
-            return _found("OP303", place, message, remedy)
-        return _found("OP301", place, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
-
-
-def _found(code: str, place: Location, message: str, remedy: str) -> Finding:
-    return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
+            return explained("OP303", place, message, remedy)
+        return explained("OP301", place, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
 
 
 def _hangs_on_connect(finding: Finding) -> bool:

@@ -13,7 +13,7 @@ from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.table import TableName
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.finding import Finding, Location
@@ -221,8 +221,8 @@ class History:
 
 def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding]:
     """Yield the findings of breaks. Pure."""
+    location = Location(document="heartbeats", path=topic)
     for each in breaks:
-        code = CODES[each.kind]
         remedy = (
             f"Run `cdc-outbox doctor` for {name}: it finds a connector that does not run, and a role that may not "
             'write heartbeats. If it finds neither, look for "Could not execute heartbeat action" in the worker\'s log.'
@@ -237,6 +237,4 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
                 "Look first whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
                 f"differs from the spec. If it does not differ: {remedy}"
             )
-        severity = explanations()[code].severity
-        location = Location(document="heartbeats", path=topic)
-        yield Finding(code=code, severity=severity, place=location, message=f"{each.text}.", remedy=remedy)
+        yield explained(CODES[each.kind], location, f"{each.text}.", remedy)

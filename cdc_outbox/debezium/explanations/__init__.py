@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from cdc_outbox.finding import Severity
+from cdc_outbox.finding import Finding, Location, Severity
 
 _PREFIXES = {"SP": "Specs", "DB": "Databases", "CC": "Connector configurations", "OP": "Running pipelines"}
 _HEADING = re.compile(r"^## ([A-Z]{2}[0-9]{3}) (error|warning|note): (.+)$", re.MULTILINE)
@@ -53,6 +53,11 @@ def _plain(text: str) -> str:
 def explanations() -> dict[str, Explanation]:
     """Return every code's story by its code."""
     return {found.code: found for prefix in _PREFIXES for found in _read(prefix)}
+
+
+def explained(code: str, place: Location, message: str, remedy: str = "") -> Finding:
+    """Return a finding that is as severe as its code's explanation says."""
+    return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
 
 
 def page() -> str:
