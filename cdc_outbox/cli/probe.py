@@ -13,15 +13,16 @@ from threading import Thread
 from time import monotonic
 from typing import Any
 
+import click
+
 from cdc_outbox.cli.contexts import host_of
 from cdc_outbox.cli.database import connected
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import BrokerUnavailableError, CdcOutboxError, ConnectUnavailableError, DatabaseUnavailableError
 from cdc_outbox.kafka.admin import Topics
 
-SECONDS = 7.0
-"""How long one may take to answer: a worker that is busy with another connector, a login over a slow network."""
 AFTERWARDS_SECONDS = 1.0
 """How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
 CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
@@ -75,7 +76,8 @@ def probe(
     """
     asks: dict[str, Callable[[], object]] = {}
     errors: dict[str, CdcOutboxError] = {}
-    missed = f"not answered within {SECONDS:g} s"
+    seconds = _timings(cluster).probe_seconds
+    missed = f"not answered within {seconds:g} s"
     workers = [] if cluster is None else [replace(cluster, urls=(url,), patience_seconds=0) for url in cluster.urls]
     for worker in workers:
         asks[worker.urls[0]] = _asking_worker(worker)
@@ -85,7 +87,7 @@ def probe(
     if brokers is not None:
         asks[BROKERS] = lambda: Topics(brokers, _LOG).cluster_id()
         errors[BROKERS] = BrokerUnavailableError(f"the brokers {brokers['bootstrap.servers']} have {missed}")
-    quiet, refusals = _ask_all(asks, needs_all=needs_all)
+    quiet, refusals = _ask_all(asks, seconds, needs_all=needs_all)
     silent = {name: error for name, error in errors.items() if name in quiet}
     if cluster is not None:
         away = quiet | {name for name, error in refusals.items() if isinstance(error, ConnectUnavailableError)}
@@ -95,6 +97,14 @@ def probe(
             silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {missed}")
         cluster = replace(cluster, urls=answering or cluster.urls)
     return ProbeResult(cluster=cluster, silent=silent)
+
+
+def _timings(cluster: Cluster | None) -> Timings:
+    """Return those of the cluster, or of the command that runs where it asks no Connect."""
+    if cluster is not None:
+        return cluster.timings
+    context = click.get_current_context(silent=True)
+    return (context and context.find_object(Timings)) or Timings()
 
 
 def _hurried(cluster: Cluster, *, is_away: bool, is_without_brokers: bool) -> Cluster:
@@ -127,8 +137,10 @@ def _asking_database(dsn: str) -> Callable[[], object]:
     return ask
 
 
-def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> tuple[set[str], Mapping[str, Exception]]:
-    """Return the systems that neither answer nor refuse in time, and the refusals of others."""
+def _ask_all(
+    asks: Mapping[str, Callable[[], object]], seconds: float, *, needs_all: bool
+) -> tuple[set[str], Mapping[str, Exception]]:
+    """Return the systems that neither answer nor refuse within the seconds, and the refusals of others."""
     answers: Queue[tuple[str, Exception | None]] = Queue()
 
     def ask(name: str) -> None:
@@ -142,7 +154,7 @@ def _ask_all(asks: Mapping[str, Callable[[], object]], *, needs_all: bool) -> tu
     # The thread of a silent system lasts as long as its client waits; daemons do not keep the command from ending.
     for name in asks:
         Thread(target=ask, args=(name,), daemon=True).start()
-    quiet, refusals, deadline = set(asks), dict[str, Exception](), monotonic() + SECONDS
+    quiet, refusals, deadline = set(asks), dict[str, Exception](), monotonic() + seconds
     with suppress(Empty):
         while quiet:
             name, refusal = answers.get(timeout=max(0.001, deadline - monotonic()))

@@ -13,6 +13,9 @@ class Timings:
         timeout_seconds: How long each step may take, such as until connector and tasks run at all. A rebalance and a
             slow login fit in.
         poll_seconds: Between two looks at what is waited for.
+        probe_seconds: How long each system may take to answer ``status``, ``doctor`` and ``verify`` at all, and Connect
+            to validate for ``doctor``, which waits for the database: a worker is busy with another connector, or a
+            login goes over a slow network.
         known_seconds: How long ``doctor`` and ``plan`` wait for Connect to know a connector that was just made.
         failed_seconds: How long a failure must last to be believed: after a restart Connect shows the last generation's
             for a moment.
@@ -31,6 +34,7 @@ class Timings:
 
     timeout_seconds: float = 60.0
     poll_seconds: float = 0.25
+    probe_seconds: float = 7.0
     known_seconds: float = 30.0
     failed_seconds: float = 3.0
     stale_seconds: float = 3.0

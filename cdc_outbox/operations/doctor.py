@@ -34,9 +34,6 @@ from cdc_outbox.writer.incarnation import read_source
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
 
-VALIDATION_SECONDS = 7.0
-"""How long Connect may take to validate: it waits for the database of the spec, which may be silent."""
-
 
 @dataclass(kw_only=True)
 class Doctor:
@@ -114,7 +111,7 @@ class Doctor:
                 self._written = self.client.find_topics(name)
         yield from (each.finding for each in find_neighbours(self.spec, self.client))
         if "database" not in self.silent:  # a worker that validates logs into it
-            yield from self.client.validate(config, seconds=VALIDATION_SECONDS)
+            yield from self.client.validate(config, seconds=self.timings.probe_seconds)
 
     def _status(self, found: Found) -> Iterator[Finding]:
         place, condition = Location(document="connect", path=self.spec.name), condition_of(found.status)

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -11,20 +12,15 @@ import pytest
 
 from cdc_outbox.cli import probe
 from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.debezium.render import render
-from cdc_outbox.operations import doctor
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.specs import MINIMAL
+from tests.support.timings import QUICK_TIMINGS
 
-SECONDS, WAITED_SECONDS = 0.5, probe.SECONDS
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait no longer than a test likes to."""
-    monkeypatch.setattr(probe, "SECONDS", SECONDS)
+TIMINGS = replace(QUICK_TIMINGS, probe_seconds=0.5)
 
 
 @pytest.fixture
@@ -64,14 +60,14 @@ def connect() -> Iterator[str]:
 
 def ended_in_time(*arguments: str) -> CompletedProcess[str]:
     began = time.monotonic()
-    done = run_command(*arguments)
+    done = run_command(*arguments, timings=TIMINGS)
     assert time.monotonic() - began < 10
     assert "hunter2" not in done.stderr
     return done
 
 
 def test_there_is_time_left_for_those_who_answer() -> None:
-    assert WAITED_SECONDS <= 7
+    assert Timings().probe_seconds <= 7
 
 
 @pytest.mark.parametrize("command", [["status"], ["doctor", "SPEC"]], ids=" ".join)
@@ -133,7 +129,7 @@ def test_a_patience_that_is_given_counts_though_it_is_the_default() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
     for given, left in ((None, 0), (30.0, 30.0)):
-        cluster = probe.probe(cluster=Cluster(urls=(nobody,), patience_seconds=given)).cluster
+        cluster = probe.probe(cluster=Cluster(urls=(nobody,), patience_seconds=given, timings=TIMINGS)).cluster
         assert cluster is not None
         assert cluster.patience == left
 
@@ -157,9 +153,8 @@ def test_a_worker_that_waits_for_silent_brokers_is_not_waited_for(command: list[
 
 @pytest.mark.parametrize("is_asked", [True, False], ids=["with a DSN", "without a DSN"])
 def test_a_worker_that_validates_against_a_silent_database_is_not_waited_for(
-    spec: str, silent: str, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
+    spec: str, silent: str, *, is_asked: bool
 ) -> None:
-    monkeypatch.setattr(doctor, "VALIDATION_SECONDS", SECONDS)
     over = threading.Event()
     config = render(parse_spec(MINIMAL))
 
