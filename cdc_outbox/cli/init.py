@@ -216,7 +216,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
 
 
 def _check(wanted: Wanted, connection: AnyConnection, driver: TransactionDriver, *, prints_json: bool) -> ExitCode:
-    findings = list(check_spec(wanted.spec, connection, driver)) if wanted.spec is not None else []
+    findings = check_spec(wanted.spec, connection, driver) if wanted.spec is not None else []
     if wanted.inbox is not None:
         findings += check_component(inbox_component(wanted.inbox), connection, driver)
     roles = [role for kind in PARTIES if (role := wanted.role(kind, named=True)) is not None]

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +15,6 @@ from cdc_outbox.cli.options import dsns_option, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.consumer.inbox_tables import InboxTable, consumer_role, inbox_component
-from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
@@ -24,11 +22,11 @@ from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.roles import Role, check_role, migrator_role
 from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.debezium.preflight import check_outbox as check_for_connector
-from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundError
-from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.errors import ConfigError, TableNotFoundError
+from cdc_outbox.finding import Finding
+from cdc_outbox.operations.merged_findings import merge
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.drift import check_outbox, check_version, lost_heads
-from cdc_outbox.writer.incarnation import read_source
+from cdc_outbox.writer.drift import check_version, find_drift
 from cdc_outbox.writer.outbox_schema import (
     connector_role,
     outbox_components,
@@ -177,36 +175,12 @@ _TAKES = {
 """What there is to do for whom; a migrator always has something."""
 
 
-_EXACT_TYPE, _TYPE = "DB311", "DB304"
-
-
-def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> list[Finding]:
     """Return where the database is not as `init` leaves it; nothing is changed."""
-    catalog, dialect = Catalog(connection, driver), spec.database.kind.dialect
-    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=dialect)
-    publication = spec.database.publication
-    found = catalog.read_outbox(spec.outbox, components, publication)
     needs: tuple[Finding, ...] = ()
-    if dialect is Dialect.POSTGRESQL:
+    if spec.database.kind is DatabaseKind.POSTGRESQL:
         needs = check_for_connector(spec, PostgresqlDatabase(connection, driver, spec).read_facts())
-    yield from needs
-    unfit = {(_EXACT_TYPE if finding.code == _TYPE else finding.code, finding.place) for finding in needs}
-    if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
-        for component in components:
-            yield from check_version(component, found.version)
-    differences = tuple(check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)))
-    yield from (finding for finding in differences if (finding.code, finding.place) not in unfit)
-    # A table that lacks a column cannot be asked.
-    if not errors_in(differences):
-        yield from _check_numbers(spec, catalog)
-
-
-def _check_numbers(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
-    table = spec.outbox
-    source = read_source(table, catalog) if table.mode.keeps_rows and not table.adopted else None
-    with suppress(DatabaseAccessError):  # who makes tables need not be allowed to read them
-        if source is not None and catalog.has_lost_heads(table, source):
-            yield lost_heads(table.heads_in(catalog.dialect), source)
+    return merge(needs, find_drift(spec, Catalog(connection, driver)))
 
 
 def check_component(component: Component, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:

@@ -1,20 +1,50 @@
-"""The catalogue against what `init` makes. Pure.
+"""The catalogue against what `init` makes. Pure, but for :func:`find_drift`, which reads the catalogue.
 
 What the connector needs is looked at by its own preflight; here is what the writer relies on. Of an adopted table
 nothing is said: its owner decides what it is like.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.introspection import ColumnCatalog, OutboxCatalog, TableCatalog
+from cdc_outbox.databases.introspection import Catalog, ColumnCatalog, OutboxCatalog, TableCatalog
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
-from cdc_outbox.finding import Finding, Location, Severity
-from cdc_outbox.writer.incarnation import Source, constant_of
+from cdc_outbox.errors import DatabaseAccessError
+from cdc_outbox.finding import Finding, Location, Severity, errors_in
+from cdc_outbox.spec import Spec
+from cdc_outbox.writer.incarnation import Source, constant_of, read_source
+from cdc_outbox.writer.outbox_schema import outbox_components
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape
+
+
+def find_drift(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
+    """Yield where the tables of a spec's outbox are not as `init` leaves them; nothing is changed.
+
+    Raises:
+        DatabaseError: The catalogue cannot be read.
+    """
+    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=catalog.dialect)
+    publication = spec.database.publication
+    found = catalog.read_outbox(spec.outbox, components, publication)
+    if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
+        for component in components:
+            yield from check_version(component, found.version)
+    differences = tuple(check_outbox(spec.outbox, spec.first_source, found, publication, now=datetime.now(UTC)))
+    yield from differences
+    # A table that lacks a column cannot be asked.
+    if not errors_in(differences):
+        yield from _check_numbers(spec.outbox, catalog)
+
+
+def _check_numbers(table: OutboxTable, catalog: Catalog) -> Iterator[Finding]:
+    source = read_source(table, catalog) if table.mode.keeps_rows and not table.adopted else None
+    with suppress(DatabaseAccessError):  # who makes tables need not be allowed to read them
+        if source is not None and catalog.has_lost_heads(table, source):
+            yield lost_heads(table.heads_in(catalog.dialect), source)
 
 
 def check_version(component: Component, version: int | None) -> Iterator[Finding]:

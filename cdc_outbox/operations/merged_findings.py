@@ -1,0 +1,112 @@
+"""Findings of several sources as one list that names each cause once. Pure.
+
+Two sources may find the same, and one cause may have several codes. What is kept:
+
+- Of a code at a location: the most severe finding, and of equals that of the first source. One source may find a code
+  at a location several times, such as two settings of a topic.
+- Of a cause and what follows from it: the cause, by :data:`_RULES`.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from cdc_outbox.finding import Finding, Location, Severity
+
+_SEVERITIES = list(Severity)
+
+
+def merge(*sources: Iterable[Finding]) -> list[Finding]:
+    """Return the findings of several sources, in their order, each cause once.
+
+    Args:
+        sources: Of two that find the same, the first is the one that says more about it.
+    """
+    found = _without_repetitions(sources)
+    return [
+        finding
+        for finding in found
+        if finding.code not in _RULES or not any(_follows(finding, cause) for cause in found)
+    ]
+
+
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, the worst first; those that are equally severe stay in their order."""
+    return sorted(findings, key=_rank)
+
+
+def _rank(finding: Finding) -> int:
+    return _SEVERITIES.index(finding.severity)
+
+
+def _without_repetitions(sources: Iterable[Iterable[Finding]]) -> list[Finding]:
+    numbered = [(number, finding) for number, source in enumerate(sources) for finding in source]
+    best: dict[tuple[str, Location], tuple[int, int]] = {}
+    for number, finding in numbered:
+        told = (_rank(finding), number)
+        best[_key(finding)] = min(told, best.get(_key(finding), told))
+    return [finding for number, finding in numbered if number == best[_key(finding)][1]]
+
+
+def _key(finding: Finding) -> tuple[str, Location]:
+    return finding.code, finding.place
+
+
+def _follows(finding: Finding, cause: Finding) -> bool:
+    """Tell whether a finding adds nothing to another one, its cause."""
+    return any(cause.code.startswith(rule.cause) and rule.holds(finding, cause) for rule in _RULES[finding.code])
+
+
+class _Rule(NamedTuple):
+    """What another finding has to be for a finding to follow from it.
+
+    Args:
+        cause: Its code, or how that begins.
+    """
+
+    cause: str
+    holds: Callable[[Finding, Finding], bool] = lambda _finding, _cause: True
+
+
+def _same_location(finding: Finding, cause: Finding) -> bool:
+    return finding.place == cause.place
+
+
+def _hole_of_slot(finding: Finding, cause: Finding) -> bool:
+    return finding.place == cause.place and cause.severity is Severity.ERROR
+
+
+def _of_connect(_finding: Finding, cause: Finding) -> bool:
+    return cause.place.document == "connect"
+
+
+def _refutable(finding: Finding, cause: Finding) -> bool:
+    """Tell whether the offset that a silent Connect has may show that a hole is none."""
+    return cause.place.document == "connect" and finding.severity is Severity.WARNING
+
+
+def _same_remedy(finding: Finding, cause: Finding) -> bool:
+    return finding.remedy != "" and finding.remedy == cause.remedy
+
+
+def _same_override(finding: Finding, cause: Finding) -> bool:
+    return cause.severity is Severity.ERROR and cause.place.path == f"overrides.{finding.place.path}"
+
+
+_RULES = {
+    # Lint has said it with its line in the spec, or a task that failed has said it already.
+    "CC001": (_Rule("CC", _same_override), _Rule("OP202", _same_remedy)),
+    # The table is missing in another database, or under a name that was meant otherwise: init must not create it.
+    "DB301": (_Rule("DB101"), _Rule("OP208")),
+    "DB401": (_Rule("DB101"),),
+    # A type that the connector cannot read is not init's type either.
+    "DB311": (_Rule("DB304", _same_location),),
+    # What may come of a column or a key that is not as init makes it.
+    "DB315": (_Rule("DB306", _same_location),),
+    "DB316": (_Rule("DB308", _same_location),),
+    # The hole says that the slot is lost, and which events are lost with it.
+    "DB505": (_Rule("DB511", _hole_of_slot), _Rule("DB512", _hole_of_slot)),
+    "DB511": (_Rule("OP101", _refutable),),
+    # Without a connector there are no offsets; without an answer of Connect they are not known.
+    "DB601": (_Rule("OP201"), _Rule("OP101", _of_connect), _Rule("OP102", _of_connect)),
+}
+"""From what a code may follow. A new code that reports a cause under a second name gets a line here."""
