@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import click
@@ -20,12 +21,13 @@ from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.specs import files_of, specs_argument
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.preflight import LOOKS
+from cdc_outbox.connect.preflight import LOOKS, ask_connect
+from cdc_outbox.connect.timings import Timings
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.kafka.admin import Topics
-from cdc_outbox.operations.doctor import Doctor, by_severity
+from cdc_outbox.operations.doctor import Doctor, Systems
 from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
@@ -92,7 +94,7 @@ def _look(
         )
     require_client(render(spec), bootstrap_servers)
     with connected(databases.of(spec.name), spec.database.kind, spec=path) as (connection, driver):
-        for finding in look(spec, connection, driver, client):
+        for finding in look(spec, connection, driver, partial(ask_connect, spec.name, client)):
             yield _at(path, finding)
 
 
@@ -109,7 +111,7 @@ _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 @click.command(short_help="Diagnose a pipeline, from the table to the topics.")
 @click.argument("spec", type=click.Path(path_type=Path))
 @dsns_option(required=False, note="; without it the database is not asked")
-@connect_url_option(required=True)
+@connect_url_option(required=False, note="; without it Connect is not asked")
 @broker_options(required=False)
 @output_option
 @strict_option
@@ -117,17 +119,18 @@ def doctor(
     spec: Path,
     *,
     databases: Databases | None,
-    cluster: Cluster,
+    cluster: Cluster | None,
     bootstrap_servers: str | None,
     kafka_settings: Path | None,
     output: str,
     strict: bool,
 ) -> ExitCode:
-    """Ask spec, connector, database, slot and topics of a pipeline what is wrong with it, and change nothing.
+    """Report everything that is wrong with a pipeline, and change nothing.
 
-    It is what `lint`, `preflight`, `status`, `plan` and `topics create --dry-run` tell, in one table, the worst first,
-    each finding with its remedy. One that does not answer within 7 s is a finding itself, and the others are
-    asked all the same. What consumers have applied, `verify --consumer NAME` tells.
+    The findings are those of `lint`, `preflight`, `plan`, `status`, `init --check` and `topics create`, each cause
+    once, the worst first, with its remedy. A system that does not answer within 7 s, or whose address is not given, is
+    a finding itself, and the others are asked all the same. For what consumers have applied, run
+    `verify --consumer NAME`.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
     a database, a broker or Connect does not answer and may do so later; with --strict also 3, warnings and no errors.
@@ -141,31 +144,23 @@ def doctor(
     settings = None
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox doctor")
-    brokers = None if settings is None else Topics(settings, _LOG)
     # Without a DSN the database is not asked: the doctor reports that as a finding.
     dsn = None if databases is None else databases.find(pipeline.name)
     probed = probe(cluster=cluster, dsns={DATABASE: dsn} if dsn else {}, brokers=settings)
     steps = Steps(sys.stderr)
-    asked = Doctor(
-        spec=pipeline,
-        client=ConnectClient(probed.cluster or cluster, waits=steps.wait),
+    systems = Systems(
+        connect=None if probed.cluster is None else ConnectClient(probed.cluster, waits=steps.wait),
         database=None
         if databases is None
         else lambda: connected(databases.of(pipeline.name), pipeline.database.kind, spec=spec),
-        brokers=brokers,
+        brokers=None if settings is None else Topics(settings, _LOG),
+        kafka_settings=settings,
         silent=probed.silent,
-        heartbeats=lambda runs, client: heartbeat_findings(
-            render(pipeline),
-            bootstrap_servers,
-            kafka_settings,
-            None if databases is None else databases.of(pipeline.name),
-            client=client,
-            runs=runs,
-        ),
-        timings=replace(cluster.timings, timeout_seconds=cluster.timings.known_seconds),
     )
+    timings = Timings() if cluster is None else cluster.timings
+    asked = Doctor(pipeline, systems, timings=replace(timings, timeout_seconds=timings.known_seconds))
     with steps.shown():
-        findings = by_severity(asked.look())
+        findings = asked.look()
     text = "\n".join(_table(findings)) if output == "text" else FORMATS[output](findings)
     if text:
         say(text, script=output == "ci")

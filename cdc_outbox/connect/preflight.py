@@ -1,6 +1,6 @@
 """A preflight: everything is read, nothing is changed, and what could not be read is said."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,12 @@ class Connected:
     offsets: list[dict[str, Any]]
 
 
+AskConnect = Callable[[], Connected | None]
+"""Returns what Connect knows now, ``None`` if nobody asks it."""
+Looked = Generator[Finding, None, SlotFacts | None]
+"""What a look yields; it returns the slot that it saw, ``None`` where there is none."""
+
+
 def ask_connect(name: str, client: ConnectClient | None) -> Connected | None:
     """Return what Connect knows of a connector, ``None`` if nobody asks it."""
     if client is None:
@@ -73,13 +79,17 @@ def look_at_postgresql(
     spec: Spec,
     connection: AnyConnection,
     driver: TransactionDriver,
-    client: ConnectClient | None,
-) -> Iterator[Finding]:
-    """Yield what is wrong with a pipeline's database, through a connection that changes nothing from now on."""
+    ask: AskConnect,
+) -> Looked:
+    """Yield what is wrong with a pipeline's database, through a connection that changes nothing from now on.
+
+    Connect is asked after the slot was read: a connector that runs meanwhile moves its offset on first, and its slot
+    later.
+    """
     database = PostgresqlDatabase(connection, driver, spec)
     database.refuse_changes()
     facts, unread = _read(spec, database)
-    connected = ask_connect(spec.name, client)
+    connected = ask()
     yield from _check_outbox(spec, connected)
     yield from check_database(spec, facts)
     if facts.table is not None and spec.outbox.mode.keeps_rows:
@@ -94,24 +104,26 @@ def look_at_postgresql(
         yield from _check_hole(spec, database, facts, connected)
     yield from unread
     yield from what_connect_hides(spec.name, connected)
+    return facts.slot
 
 
 def look_at_binlog(
     spec: Spec,
     connection: AnyConnection,
     driver: TransactionDriver,
-    client: ConnectClient | None,
-) -> Iterator[Finding]:
+    ask: AskConnect,
+) -> Looked:
     """Yield the same of MariaDB or MySQL."""
     database = BinlogDatabase(connection, driver, spec)
     database.refuse_changes()
     # Connect's offset first: a binlog that it names is there then, unless it was purged.
-    connected = ask_connect(spec.name, client)
+    connected = ask()
     facts = database.read_facts()
     yield from _check_outbox(spec, connected)
     yield from check_binlog_database(spec, facts)
     yield from check_stored(spec, facts, connected.offsets if connected else ())
     yield from what_connect_hides(spec.name, connected)
+    return None
 
 
 def _check_outbox(spec: Spec, connected: Connected | None) -> Iterator[Finding]:
@@ -180,7 +192,7 @@ def _check_hole(
     yield from check_hole(spec, state, is_certain=known or facts.slot is None)
 
 
-Look = Callable[[Spec, Any, TransactionDriver, ConnectClient | None], Iterator[Finding]]
+Look = Callable[[Spec, Any, TransactionDriver, AskConnect], Looked]
 
 LOOKS: Mapping[DatabaseKind, Look] = {
     DatabaseKind.POSTGRESQL: look_at_postgresql,

@@ -15,7 +15,7 @@ from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.specs import rendered
-from cdc_outbox.debezium.render import render
+from cdc_outbox.debezium.render import render, render_republishing
 from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.finding import Finding, Location, errors_in
@@ -72,9 +72,13 @@ _TABLES = "table.include.list"
 
 
 def divergences(spec: Spec, found: Found) -> Iterator[Finding]:
-    """Yield a finding for each option by which a connector is not what its spec says."""
+    """Yield a finding for each option by which a connector is not what its spec says.
+
+    That it owes rows, which is a part of its configuration, is none.
+    """
     is_deployable = spec.database.kind is DatabaseKind.POSTGRESQL
-    plan = make_plan(found, render(spec), SlotPlan(SlotStep.KEEP))
+    wanted = render_republishing(spec) if is_deployable and found.is_republishing else render(spec)
+    plan = make_plan(found, wanted, SlotPlan(SlotStep.KEEP))
     for change in plan.changes:
         if _is_another_outbox(change):
             yield _another_outbox(spec, change)

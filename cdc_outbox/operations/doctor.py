@@ -1,16 +1,23 @@
-"""Everything that can be asked of a pipeline, each part for itself, so that one that is silent hides no other."""
+"""What is wrong with a pipeline: everything that lint, preflight, plan and status know of it, each cause once.
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+Each system is asked for itself, so that one that is silent hides nothing that another one knows. Each fact is read
+once, in an order in which what runs meanwhile looks well: a slot before the offset that Connect stored, the topic of
+heartbeats before their table.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deployed_connector import find_connector
-from cdc_outbox.connect.lifecycle import PAY
+from cdc_outbox.connect.lifecycle import OWED, PAY
 from cdc_outbox.connect.neighbours import find_neighbours
 from cdc_outbox.connect.plan import Found
-from cdc_outbox.connect.preflight import LOOKS
+from cdc_outbox.connect.positions import find_positions
+from cdc_outbox.connect.preflight import LOOKS, Connected
 from cdc_outbox.connect.spec_checks import RENDER, divergences
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
@@ -18,104 +25,135 @@ from cdc_outbox.contract.topics import differences
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.slots import find_lag
+from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import Diagnosis
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.lint import lint
-from cdc_outbox.debezium.lint.specs import rendered
-from cdc_outbox.debezium.render import render, topics_of
-from cdc_outbox.errors import CdcOutboxError, ConnectError
-from cdc_outbox.finding import Finding, Location, Severity
+from cdc_outbox.debezium.lint import lint_all
+from cdc_outbox.debezium.lint.specs import spec_config
+from cdc_outbox.debezium.render import topics_of
+from cdc_outbox.errors import (
+    BrokerError,
+    CdcOutboxError,
+    ConnectError,
+    ConnectorNotFoundError,
+    DatabaseAccessError,
+    DatabaseError,
+)
+from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.operations.heartbeats import Chain, Stored
+from cdc_outbox.operations.merged_findings import by_severity, merge
+from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, findings
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.drift import check_source
-from cdc_outbox.writer.incarnation import read_source
+from cdc_outbox.writer.drift import find_drift
 
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
 
+CONNECT, DATABASE, BROKERS = "connect", "database", "topics"
+_NOT_ASKED = {
+    CONNECT: ("Connect was not asked: nothing is known of the connector and its offsets.", "Give --connect-url."),
+    DATABASE: ("the database was not asked.", "Give --dsn."),
+    BROKERS: ("the brokers were not asked: nothing is known of topics and heartbeats.", "Give --bootstrap-servers."),
+}
 
-@dataclass(kw_only=True)
-class Doctor:
-    """One pipeline, and those who can be asked about it.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Systems:
+    """The systems of a pipeline, ``None`` for one whose address is not known.
 
     Args:
-        database: ``None`` where none was named.
-        brokers: The same.
-        heartbeats: Finds what they show, told whether the connector runs, and given Connect if that answers.
-        timings: Its timeout is how long Connect may take to know a connector that was just made.
-        silent: Which parts are known not to answer, with the error: they are not asked.
-        silences: Why a server could not be asked.
+        kafka_settings: librdkafka's, for the consumer that reads the heartbeats; ``None`` reads none.
+        silent: Which are known not to answer, with the error: ``connect``, ``database`` and ``topics``.
     """
 
-    spec: Spec
-    client: ConnectClient
-    database: Opening | None
-    brokers: Topics | None
-    timings: Timings
-    heartbeats: Callable[[bool | None, ConnectClient | None], Iterable[Finding]] = lambda _runs, _client: ()
+    connect: ConnectClient | None = None
+    database: Opening | None = None
+    brokers: Topics | None = None
+    kafka_settings: Mapping[str, Any] | None = None
     silent: Mapping[str, CdcOutboxError] = field(default_factory=dict)
-    silences: list[CdcOutboxError] = field(default_factory=list, init=False)
-    _connect_answers: bool = field(default=True, init=False)
-    _written: Sequence[str] = field(default=(), init=False)
-    _runs: bool | None = field(default=None, init=False)
 
-    def look(self) -> Iterator[Finding]:
-        """Yield everything that is found, and change nothing; what is told by two of them is told once."""
-        told: set[tuple[str, str, str]] = set()
-        for part, ask in (
-            ("spec", self._spec),
-            ("connect", self._connect),
-            ("database", self._database),
-            ("topics", self._topics),
-            ("heartbeats", self._heartbeats),
-        ):
-            for finding in self._asked(part, ask):
-                key = (finding.code, finding.place.path, finding.message)
-                if key not in told:
-                    told.add(key)
-                    yield finding
 
-    def _asked(self, part: str, ask: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
-        try:
-            if part in self.silent:
-                raise self.silent[part]
-            # Heartbeats are in the database and in a topic.
-            if part != "heartbeats" or not self.silent.keys() & {"database", "topics"}:
-                yield from ask()
-        except CdcOutboxError as error:
-            self.silences.append(error)
-            # Who does not answer once is not waited for again.
-            self._connect_answers = self._connect_answers and not isinstance(error, ConnectError)
-            yield explained("OP101", Location(document=part, path=self.spec.name), f"{error}.", error.hint)
+class Doctor:
+    """One diagnosis of one pipeline.
+
+    Args:
+        timings: Its timeout is how long Connect may take to know a connector that was just made.
+    """
+
+    def __init__(self, spec: Spec, systems: Systems, *, timings: Timings) -> None:
+        self._spec, self._systems, self._timings = spec, systems, timings
+        self._kind = spec.database.kind
+        self._silent = dict(systems.silent)
+        self._sources: list[list[Finding]] = []
+        self._connector: Found | None = None
+        self._written: list[str] = []
+        self._beating: Beating | None = None
+        self._chain: Chain | None = None
+        self._stored: Stored | None = None
+        configs, refused = spec_config(spec.document)
+        self._config = configs[0].options if configs else None
+        self._linted = [*refused, *lint_all(configs)]
 
     @property
-    def _is_deployable(self) -> bool:
-        """Whether `deploy-connector` takes the spec."""
-        return self.spec.database.kind is DatabaseKind.POSTGRESQL
+    def silences(self) -> list[CdcOutboxError]:
+        """Why systems could not be asked."""
+        return [*self._silent.values()]
 
-    def _spec(self) -> Iterator[Finding]:
-        yield from lint(rendered(self.spec))
+    def look(self) -> list[Finding]:
+        """Return everything that is found, the worst first; nothing is changed."""
+        self._ask(CONNECT, self._check_connector)
+        self._ask(BROKERS, self._check_topics)
+        self._ask(BROKERS, self._read_heartbeats)
+        self._ask(DATABASE, self._check_database)
+        self._ask(CONNECT, self._check_workers)
+        self._ask(CONNECT, self._validate)
+        return by_severity(merge(self._unasked(), self._linted, *self._sources, self._check_heartbeats()))
 
-    def _connect(self) -> Iterator[Finding]:
-        name, config = self.spec.name, render(self.spec)
-        found = find_connector(self.client, name, timings=self.timings)
-        if found is None:
-            message = "Connect knows no connector of this name."
-            remedy = "Run `cdc-outbox deploy-connector`." if self._is_deployable else RENDER
-            yield explained("OP201", Location(document="connect", path=name), message, remedy)
-        else:
-            yield from self._status(found)
-            yield from divergences(self.spec, found)
+    def _ask(self, system: str, ask: Callable[[], Iterable[Finding]]) -> None:
+        """Add what a system tells as that of one source; one that did not answer is not asked again."""
+        if system in self._silent:
+            return
+        source = list[Finding]()
+        self._sources.append(source)
+        try:
+            for finding in ask():
+                source.append(finding)
+        except CdcOutboxError as error:
+            self._silent[_system_of(error) or system] = error
+
+    def _unasked(self) -> Iterator[Finding]:
+        """Yield once of each system that it did not answer, or that its address is not known."""
+        known = {CONNECT: self._systems.connect, DATABASE: self._systems.database, BROKERS: self._systems.brokers}
+        for system, address in known.items():
+            place = Location(document=system, path=self._spec.name)
+            if error := self._silent.get(system):
+                yield explained("OP101", place, f"{str(error).removesuffix('.')}.", error.hint)
+            elif system == DATABASE and self._kind not in LOOKS:
+                yield explained("OP102", place, f"there is no look into {self._kind}.")
+            elif address is None and (system == DATABASE or self._config is not None):
+                yield explained("OP102", place, *_NOT_ASKED[system])
+
+    def _check_connector(self) -> Iterator[Finding]:
+        client, name = self._systems.connect, self._spec.name
+        if client is None:
+            return
+        found = self._connector = find_connector(client, name, timings=self._timings)
+        if found is None and self._config is not None:
+            is_deployable = self._kind is DatabaseKind.POSTGRESQL
+            remedy = "Run `cdc-outbox deploy-connector`." if is_deployable else RENDER
+            place = Location(document=CONNECT, path=name)
+            yield explained("OP201", place, "Connect knows no connector of this name.", remedy)
+        if found is not None:
+            yield from self._check_status(found)
             with suppress(ConnectError):  # a worker may take no notes of topics
-                self._written = self.client.find_topics(name)
-        yield from (each.finding for each in find_neighbours(self.spec, self.client))
-        if "database" not in self.silent:  # a worker that validates logs into it
-            yield from self.client.validate(config, seconds=self.timings.probe_seconds)
+                self._written = client.find_topics(name)
+        if self._config is not None:
+            yield from () if found is None else divergences(self._spec, found)
+            yield from (each.finding for each in find_neighbours(self._spec, client))
 
-    def _status(self, found: Found) -> Iterator[Finding]:
-        place, condition = Location(document="connect", path=self.spec.name), condition_of(found.status)
-        self._runs = condition is Condition.UP
+    def _check_status(self, found: Found) -> Iterator[Finding]:
+        place, condition = Location(document=CONNECT, path=self._spec.name), condition_of(found.status)
         if condition is Condition.PENDING:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:
@@ -125,64 +163,126 @@ class Doctor:
             reason = reason_of(found.status) or Diagnosis("There is no trace.", remedy="")
             remedy = reason.remedy or "Look into the worker's log."
             yield explained("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
+        if found.is_republishing:
+            place = Location(document=DATABASE, path=self._spec.database.slot)
+            yield explained("DB515", place, f"the connector owes rows: {OWED}.", PAY)
 
-    def _database(self) -> Iterator[Finding]:
-        kind = self.spec.database.kind
-        look = LOOKS.get(kind)
-        if self.database is None or look is None:
-            message = f"there is no look into {kind}." if look is None else "the database was not asked."
-            remedy = "" if look is None else "Give --dsn."
-            yield explained("OP102", Location(document="database", path=self.spec.name), message, remedy)
+    def _check_workers(self) -> Iterator[Finding]:
+        client = self._systems.connect
+        if client is None:
             return
-        with self.database() as (connection, driver):
-            found = look(self.spec, connection, driver, self.client if self._connect_answers else None)
-            yield from (each for each in found if self._connect_answers or not _hangs_on_connect(each))
-            catalog = Catalog(connection, driver)
-            source = read_source(self.spec.outbox, catalog)
-            yield from check_source(self.spec.outbox, self.spec.first_source, source, catalog.dialect)
-            if kind is DatabaseKind.POSTGRESQL and self._connect_answers:
-                yield from self._reading(connection, driver)
+        client.refuse_ill_worker()
+        try:
+            client.refuse_kept()
+        except ConnectError as error:
+            if error.retryable:
+                raise
+            place = Location(document=CONNECT, path=self._spec.name)
+            yield explained("OP209", place, f"{error}.", error.hint)
 
-    def _heartbeats(self) -> Iterable[Finding]:
-        return self.heartbeats(self._runs, self.client if self._connect_answers else None)
+    def _validate(self) -> Iterable[Finding]:
+        # A worker that validates logs into the database.
+        if self._systems.connect is None or self._config is None or DATABASE in self._silent:
+            return ()
+        return self._systems.connect.validate(dict(self._config), seconds=self._timings.probe_seconds)
 
-    def _reading(self, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
-        slot = find_lag(connection, driver, self.spec.database.slot)
-        if slot is None or slot.active or self.client.find_config(self.spec.name) is None:
+    def _check_database(self) -> Iterable[Finding]:
+        if self._systems.database is None or not self._kind.has_dialect:
+            return ()
+        with self._systems.database() as (connection, driver):
+            self._ask(DATABASE, partial(self._look, connection, driver))
+            self._ask(DATABASE, partial(self._check_tables, Catalog(connection, driver)))
+            self._ask(DATABASE, partial(self._read_stored, connection, driver))
+        return ()
+
+    def _look(self, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+        """Yield what a preflight finds, and how the slot fits what the connector does."""
+        if self._kind not in LOOKS:
             return
-        if condition_of(self.client.find_status(self.spec.name)) is Condition.UP:
-            message = "the connector runs, and its slot has no reader here."
+        slot = yield from LOOKS[self._kind](self._spec, connection, driver, self._ask_offsets)
+        client, found = self._systems.connect, self._connector
+        if client is None or found is None or CONNECT in self._silent:
+            return
+        kind = kind_of(found.config.get("connector.class", ""))
+        if self._kind is not DatabaseKind.POSTGRESQL or kind is not ConnectorKind.POSTGRESQL:
+            return
+        place = Location(document=DATABASE, path=slot_of(found.config))
+        if place.path != self._spec.database.slot:
+            hole = find_positions(connection, driver, client, found.config).find_hole()
+            if hole is not None:
+                yield explained(hole.code, place, hole.text, hole.hint)
+        elif slot is not None and not slot.active and condition_of(found.status) is Condition.UP:
             remedy = "Compare the DSN with database.host and database.name of the spec."
-            yield explained("OP206", Location(document="database", path=slot.slot), message, remedy)
+            yield explained("OP206", place, "the connector runs, and its slot has no reader here.", remedy)
 
-    def _topics(self) -> Iterator[Finding]:
-        if self.brokers is None:
-            message, remedy = "the brokers were not asked for the topics.", "Give --bootstrap-servers."
-            yield explained("OP102", Location(document="topics", path=self.spec.name), message, remedy)
+    def _ask_offsets(self) -> Connected | None:
+        """Return the connector with its offsets as they are now, ``None`` where Connect does not tell."""
+        client, found = self._systems.connect, self._connector
+        if client is None or CONNECT in self._silent:
+            return None
+        try:
+            return Connected(connector=found, offsets=client.find_offsets(self._spec.name) if found else [])
+        except ConnectorNotFoundError:  # no more
+            return Connected(connector=None, offsets=[])
+        except ConnectError as error:
+            self._silent[CONNECT] = error
+            return None
+
+    def _check_tables(self, catalog: Catalog) -> Iterator[Finding]:
+        try:
+            yield from find_drift(self._spec, catalog)
+        except DatabaseAccessError:
+            message = "this role may not read all of it, so it was not compared with what `cdc-outbox init` makes."
+            remedy = "`cdc-outbox init --check` compares it, with a role that owns it."
+            yield explained("DB602", Location(document=DATABASE, path=str(self._spec.outbox.table)), message, remedy)
+
+    def _check_topics(self) -> Iterator[Finding]:
+        if self._systems.brokers is None or self._config is None:
             return
-        wanted = topics_of(self.spec)
-        there = self.brokers.find(topic.name for topic in wanted)
+        wanted = topics_of(self._spec)
+        there = self._systems.brokers.find(topic.name for topic in wanted)
         for topic in wanted:
             if topic.name not in there:
                 yield self._absent(topic.name)
                 continue
             for each in differences(topic, there[topic.name]):
-                yield explained("OP302", Location(document="topics", path=topic.name), each.text, each.remedy)
+                yield explained("OP302", Location(document=BROKERS, path=topic.name), each.text, each.remedy)
 
     def _absent(self, topic: str) -> Finding:
-        place = Location(document="topics", path=topic)
+        place = Location(document=BROKERS, path=topic)
         if topic in self._written:
             message = "does not exist any more: the connector has written to it."
             remedy = "Do what docs/recovery/lost-topic.md says; `cdc-outbox verify` names the events that are missing."
             return explained("OP303", place, message, remedy)
         return explained("OP301", place, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
 
+    def _read_heartbeats(self) -> Iterable[Finding]:
+        settings, runs = self._systems.kafka_settings, self._connector
+        self._beating = Beating.of({} if runs is None else runs.config) or Beating.of(self._config or {})
+        if settings is not None and self._beating is not None:
+            self._chain = HeartbeatTopic(self._beating.topic, settings).read()
+        return ()
 
-def _hangs_on_connect(finding: Finding) -> bool:
-    """Tell whether Connect's offset may refute a finding, or whether it only says that Connect was not asked."""
-    return finding.code == "DB601" or (finding.code == "DB511" and finding.severity is Severity.WARNING)
+    def _read_stored(self, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
+        if self._chain is None or self._beating is None:
+            return
+        runs = None if self._connector is None else condition_of(self._connector.status) is Condition.UP
+        try:
+            self._stored = HeartbeatTable(self._beating, connection, driver).read(runs=runs)
+        except DatabaseAccessError:
+            message = (
+                f"this role may not read {self._beating.table}: a database that went back shows only in the topic."
+            )
+            remedy = "Give a --dsn whose role may select from it."
+            yield explained("OP406", Location(document="heartbeats", path=self._beating.topic), message, remedy)
+
+    def _check_heartbeats(self) -> Iterable[Finding]:
+        if self._chain is None or self._beating is None:
+            return ()
+        return findings(self._beating.topic, self._chain.breaks(self._stored), self._beating.name)
 
 
-def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, the worst first; each part's stay in their order. Pure."""
-    return sorted(findings, key=lambda finding: list(Severity).index(finding.severity))
+def _system_of(error: CdcOutboxError) -> str | None:
+    """Return which system an error is of, ``None`` where it does not say."""
+    kinds = {ConnectError: CONNECT, DatabaseError: DATABASE, BrokerError: BROKERS}
+    return next((system for kind, system in kinds.items() if isinstance(error, kind)), None)

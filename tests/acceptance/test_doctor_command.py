@@ -82,8 +82,28 @@ def test_one_that_does_not_answer_keeps_nobody_else_from_being_asked(
     _, unasked = found(spec, env=alone)
     assert {unasked[f"OP102 {part} {pipeline.name}"] for part in ("database", "topics")} == {"note"}
 
+    without = {key: value for key, value in env.items() if "CONNECT" not in key}
+    code, unasked = found(spec, env=without)
+    assert (code, unasked[f"OP102 connect {pipeline.name}"]) == (0, "note")
+    assert [each for each in unasked if each.startswith("DB")] == []
 
-def test_a_slot_that_the_running_connector_does_not_read_is_told(
+
+def test_a_role_that_may_read_little_is_a_note(pipeline: Pipeline, spec: str, env: dict[str, str]) -> None:
+    role = f"{pipeline.name}_guest"
+    with pipeline.connect() as connection:
+        connection.execute(f"create role {role} login password 'guest'".encode())
+    guest = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="guest")
+    try:
+        code, told = found(spec, env=env | {"CDC_OUTBOX_DSN": guest})
+    finally:
+        with pipeline.connect() as connection:
+            connection.execute(f"drop role {role}".encode())
+    assert (code, told["DB602 database public.outbox"]) == (1, "note")
+    assert told[f"OP406 heartbeats {pipeline.spec.heartbeat_topic}"] == "note"
+    assert not [each for each in told if each.startswith("OP101")]
+
+
+def test_a_slot_that_the_running_connector_does_not_read_is_told_as_the_spec_s_other_name(
     deployed: Pipeline, spec: str, env: dict[str, str]
 ) -> None:
     other = f"{deployed.name}_other"
@@ -94,8 +114,8 @@ def test_a_slot_that_the_running_connector_does_not_read_is_told(
             code, unread = found(spec, env=env)
         finally:
             connection.execute("select pg_drop_replication_slot(%s)", (other,))
-    assert (code, unread[f"OP206 database {other}"]) == (1, "error")
-    assert unread["OP205 connect slot.name"] == "error"
+    assert (code, unread["OP205 connect slot.name"]) == (1, "error")
+    assert not [each for each in unread if each.startswith("OP206")]
 
 
 def test_a_slip_in_the_table_s_name_is_told_and_nothing_false_of_the_database(

@@ -66,9 +66,8 @@ def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     database: Any = Mock(read_surroundings=Mock(return_value=NO_TABLE), find_wal_end=Mock(return_value=None))
     connected = Connected(connector=Found(RUNS, ConnectorStatus("RUNNING", ())), offsets=[])
     monkeypatch.setattr(preflight, "PostgresqlDatabase", lambda *_: database)
-    monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
-    found = [*look_at_postgresql(SPEC, nothing, nothing, nothing)]
+    found = [*look_at_postgresql(SPEC, nothing, nothing, lambda: connected)]
     assert [finding.code for finding in found][:2] == ["OP208", "DB301"]
 
 

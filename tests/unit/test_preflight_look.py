@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from cdc_outbox.connect import preflight
-from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.preflight import Connected, look_at_postgresql
 from cdc_outbox.databases.facts import ColumnFacts, DatabaseFacts, WrittenFacts
@@ -43,9 +43,8 @@ class TellingDatabase:
 
 def codes(monkeypatch: pytest.MonkeyPatch, spec: Spec, facts: DatabaseFacts, connected: Connected | None) -> list[str]:
     monkeypatch.setattr(preflight, "PostgresqlDatabase", lambda *_: TellingDatabase(facts))
-    monkeypatch.setattr(preflight, "ask_connect", lambda *_: connected)
     nothing: Any = None
-    return [found.code for found in look_at_postgresql(spec, nothing, nothing, cast("ConnectClient", nothing))]
+    return [found.code for found in look_at_postgresql(spec, nothing, nothing, lambda: connected)]
 
 
 def test_a_connector_that_was_there_before_its_spec_has_its_offset_under_its_own_prefix(

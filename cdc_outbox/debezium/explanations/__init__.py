@@ -72,7 +72,8 @@ def page() -> str:
 _INTRODUCTION = """\
 What the codes mean that `cdc-outbox lint`, `preflight`, `doctor`, `init --check` and `deploy-connector` print;
 `cdc-outbox explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*:
-it works, and will hurt. *Note*: worth knowing. Where something was observed, [exec] means that it was run, [code] that
+it works, and will hurt. *Note*: worth knowing. `doctor` prints all but those that follow from another one that it
+prints, such as DB301 from OP208. Where something was observed, [exec] means that it was run, [code] that
 it stands in the source, [docs] in the documentation, [issue] that it was reported, [inference] that it follows.
 
 What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
