@@ -219,8 +219,10 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             stack.push_async_callback(session.close)
             await session.open()
             offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
+            ownership = Ownership()
             settings = kafka_clients.settings_telling(self._settings, self._watch.connected)
-            client = kafka_clients.make_consumer({**settings, "on_commit": offsets.answered}, _LIBRDKAFKA_LOG)
+            settings["on_commit"] = offsets.answered
+            client = kafka_clients.make_consumer(settings, _LIBRDKAFKA_LOG, learn=ownership.learn)
             stack.push_async_callback(waits.call, leave, client)
             await waits.call(
                 kafka_reading.find_topics, client, self.limits.reach_seconds, settings["bootstrap.servers"]
@@ -233,7 +235,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             )
             stack.callback(keeper.end)
             member = Membership(
-                client=client, keeper=keeper, offsets=offsets, ownership=Ownership(), partitions=partitions
+                client=client, keeper=keeper, offsets=offsets, ownership=ownership, partitions=partitions
             )
             loop = Loop(
                 member,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.databases.drivers import AnyConnection, Row
+from cdc_outbox.errors import TopicReplacedError
 from cdc_outbox.message import Message
 
 
@@ -40,6 +41,19 @@ class TopicId(NamedTuple):
 
     cluster: str = ""
     topic: str = ""
+
+    def refuse_other(self, name: str, found: "TopicId") -> None:
+        """Refuse another topic of this name; what the brokers do not tell is not compared.
+
+        Raises:
+            TopicReplacedError: An id differs.
+        """
+        for what, known, now in zip(self._fields, self, found, strict=True):
+            if known and now and known != now:
+                raise TopicReplacedError(
+                    f"{name} is not the topic that the database has effects of: "
+                    f"the {what}'s id was {known}, and is {now}"
+                )
 
 
 NO_IDS: Mapping[str, TopicId] = MappingProxyType({})
@@ -209,6 +223,8 @@ class Ownership:
         """The next offset that the database was last known to have, by partition."""
         self.topic_ids: dict[TopicPartition, TopicId] = {}
         """The topic that the next offset counts in, by partition."""
+        self._read_ids: dict[str, str] = {}
+        self._is_compared = True
         self._renewed: set[TopicPartition] = set()
         self._unfinished: dict[TopicPartition, float] = {}
         """When each was issued of which it is not known yet that work gets done."""
@@ -242,9 +258,27 @@ class Ownership:
                     self.held[place] = tenure.epoch
                     self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
                     self.topic_ids[place] = tenure.topic_id
+                    self._is_compared = False
                     self._unfinished[place] = self._clock()
                     if tenure.unfinished > _SUSPECT_TENURES:
                         self._suspects[place] = _SUSPECT_EVENTS
+
+    def learn(self, topic: str, topic_id: str) -> None:
+        """Note which topic of its name the Kafka client reads from here on."""
+        self._read_ids[topic] = topic_id
+        self._is_compared = False
+
+    def refuse_other_topics(self) -> None:
+        """Refuse to go on where the Kafka client reads another topic than the one that the next offset counts in.
+
+        Raises:
+            TopicReplacedError: So it is.
+        """
+        if self._is_compared:
+            return
+        self._is_compared = True
+        for place, known in dict(self.topic_ids).items():
+            known.refuse_other(place.topic, TopicId(topic=self._read_ids.get(place.topic, "")))
 
     def lose(self, places: Iterable[TopicPartition]) -> None:
         """Forget partitions that belong to another consumer now."""

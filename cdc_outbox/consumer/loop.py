@@ -178,6 +178,7 @@ class Loop:
                 await self._waits.call(seek_back, self._client, place, offset)
             self._ownership.issued(tenures)
             self._keeper.resume(places)
+        self._ownership.refuse_other_topics()  # before anything is applied that was polled since
         answered = map(TopicPartition._make, self._offsets.take_answered())
         done = self._ownership.finishing(answered, partial(is_fetched, self._client))
         if done:

@@ -16,13 +16,7 @@ from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topic_reader import TopicReader, find_topic_ids
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.errors import (
-    BrokerError,
-    BrokerUnavailableError,
-    NoHandlerError,
-    OffsetOutOfRangeError,
-    TopicReplacedError,
-)
+from cdc_outbox.errors import BrokerError, BrokerUnavailableError, NoHandlerError, OffsetOutOfRangeError
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import WAITED_OUT, translate
@@ -63,7 +57,7 @@ def start_of(place: TopicPartition, tenure: Assignment, partition: PartitionOffs
     """
     stored, name = tenure.next_offset, f"{place.topic}[{place.partition}]"
     if stored is not None:
-        _refuse_another_topic(place.topic, tenure.topic_id, partition.topic_id)
+        tenure.topic_id.refuse_other(place.topic, partition.topic_id)
         if stored > partition.end:
             raise OffsetOutOfRangeError(
                 f"the database has the effects of {name} up to offset {stored}, and the topic ends at {partition.end}"
@@ -75,14 +69,6 @@ def start_of(place: TopicPartition, tenure: Assignment, partition: PartitionOffs
             )
     start = max(partition.first, stored or 0)
     return start if partition.committed is not None and partition.committed > start else None
-
-
-def _refuse_another_topic(topic: str, known: TopicId, found: TopicId) -> None:
-    for what, stored, now in zip(TopicId._fields, known, found, strict=True):
-        if stored and now and stored != now:
-            raise TopicReplacedError(
-                f"{topic} is not the topic that the database has effects of: the {what}'s id was {stored}, and is {now}"
-            )
 
 
 async def take(
@@ -133,7 +119,7 @@ async def refuse_replaced(
     except BrokerUnavailableError:
         return
     for place, partition in found.items():
-        _refuse_another_topic(place.topic, known[place], partition.topic_id)
+        known[place].refuse_other(place.topic, partition.topic_id)
 
 
 class GroupPartitions(Protocol):

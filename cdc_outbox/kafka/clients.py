@@ -89,6 +89,37 @@ class _Repeats(logging.Filter):
 _REPEATS = _Repeats()
 
 
+_LEVELS = (50, 50, 50, 40, 30, 20, 20, 20)
+"""What :mod:`logging` calls those of syslog, of which ``log_level`` is one; debug lines need ``debug``, too."""
+
+
+def _least_level(settings: Mapping[str, Any]) -> int:
+    """Return the least level of the lines that a user's settings ask librdkafka for."""
+    return logging.DEBUG if settings.get("debug") else _LEVELS[int(settings.get("log_level", 6))]
+
+
+class _TopicIdLog:
+    """A logger for librdkafka, which also reads in its lines which topic of a name the client fetches.
+
+    Brokers from Kafka 3.1 on are asked for messages by the topic's id. When a topic was deleted and created anew, the
+    client learns the new id with the metadata, and goes on at the same offset. No callback and no statistics tell, only
+    a debug line. It is in the queue of messages and callbacks before the id is used: a poll logs it before it
+    returns the first message of the new topic.
+    """
+
+    _LEARNED = re.compile(r"\[thrd:[^]]*\]: Topic (\S+) changed id from \S+ to (\S+)")
+
+    def __init__(self, logger: logging.Logger, learn: Callable[[str, str], None], least: int) -> None:
+        self._logger, self._learn, self._least = logger, learn, least
+
+    def log(self, level: int, text: str, *values: str) -> None:
+        """Take a line: facility, client and text are its values."""
+        if level == logging.DEBUG and values[0] == "METADATA" and (learned := self._LEARNED.fullmatch(values[-1])):
+            self._learn(*learned.groups())
+        if level >= self._least:
+            self._logger.log(level, text, *values)
+
+
 def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str, Any]) -> dict[str, Any]:
     """Return librdkafka's settings for a consumer whose offsets follow its effects.
 
@@ -117,15 +148,25 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
     }
 
 
-def make_consumer(settings: Mapping[str, Any], logger: logging.Logger) -> "confluent.Consumer":
+def make_consumer(
+    settings: Mapping[str, Any], logger: logging.Logger, *, learn: Callable[[str, str], None] | None = None
+) -> "confluent.Consumer":
     """Return a client, not subscribed to anything yet.
+
+    Args:
+        learn: Called with a topic's name and id before a poll returns the first message of the topic that has this id.
+            Brokers before Kafka 3.1 may send some before.
 
     Raises:
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
     logger.addFilter(_REPEATS)
     with refusing_settings():
-        return confluent.Consumer(dict(settings), logger=logger)
+        if learn is None:
+            return confluent.Consumer(dict(settings), logger=logger)
+        debug = ",".join(filter(None, [settings.get("debug"), "metadata"]))
+        log = _TopicIdLog(logger, learn, _least_level(settings))
+        return confluent.Consumer({**settings, "debug": debug}, logger=log)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,28 @@ def test_what_librdkafka_says_of_connections_is_left_out_and_why_a_login_is_refu
     for text in ("FAIL [rdkafka#consumer-1] [thrd:x]: x: SASL authentication error: refused", "CONFWARN: no such"):
         assert is_news(logging.makeLogRecord({"name": log.name, "msg": text}))
     assert is_news(logging.makeLogRecord({"name": "service", "msg": "FAIL: no stock"}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "levels"),
+    [
+        ({}, {logging.INFO, logging.WARNING}),
+        ({"log_level": 4}, {logging.WARNING}),
+        ({"log_level": 7}, {logging.INFO, logging.WARNING}),
+        ({"debug": "cgrp"}, {logging.DEBUG, logging.INFO, logging.WARNING}),
+    ],
+)
+def test_a_log_that_is_read_for_ids_of_topics_is_as_long_as_the_user_set_it(
+    settings: dict[str, Any], levels: set[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    learnt: list[tuple[str, str]] = []
+    log = logging.getLogger("tests.unit.test_logs.topics")
+    caplog.set_level(logging.DEBUG, log.name)
+    reader = kafka_clients._TopicIdLog(log, lambda *ids: learnt.append(ids), kafka_clients._least_level(settings))
+    text = "%s [%s] %s"
+    reader.log(logging.DEBUG, text, "METADATA", "c#1", "[thrd:main]: Topic t.x-1_ changed id from AAAA to b/+c")
+    reader.log(logging.DEBUG, text, "METADATA", "c#1", "[thrd:main]: Topic t [0] Leader 1 Epoch 0")
+    reader.log(logging.INFO, text, "FAIL", "c#1", "[thrd:b]: b: Disconnected")
+    reader.log(logging.WARNING, text, "MAXPOLL", "c#1", "[thrd:main]: Application maximum poll interval exceeded")
+    assert learnt == [("t.x-1_", "b/+c")]
+    assert {record.levelno for record in caplog.records} == levels

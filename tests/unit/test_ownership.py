@@ -1,6 +1,9 @@
 """Which partitions a consumer has, and which of them may kill it."""
 
-from cdc_outbox.consumer.fencing import _SUSPECT_EVENTS, Assignment, Ownership, TopicPartition
+import pytest
+
+from cdc_outbox.consumer.fencing import _SUSPECT_EVENTS, Assignment, Ownership, TopicId, TopicPartition
+from cdc_outbox.errors import TopicReplacedError
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -68,3 +71,29 @@ def test_a_partition_is_done_with_that_had_nothing_to_do_once_a_broker_said_so()
     now = 7.0
     assert ownership.finishing([], is_fetched) == {A: 7}
     assert ownership.finishing([], lambda _: True) == {B: 9}
+
+
+@pytest.mark.parametrize("first", ["new", "old"], ids=["before the partition is issued", "after it"])
+def test_another_topic_than_the_known_one_is_refused_once_the_client_reads_it(first: str) -> None:
+    ownership = Ownership()
+    ownership.assign([A])
+    ownership.learn("t", first)
+    ownership.issued({A: Assignment(7, 1, topic_id=TopicId("cluster", "old"))})
+    if first == "old":
+        ownership.refuse_other_topics()
+        ownership.learn("t", "new")
+    with pytest.raises(TopicReplacedError, match="the topic's id was old, and is new"):
+        ownership.refuse_other_topics()
+
+
+@pytest.mark.parametrize("known", [TopicId(), TopicId("cluster", "")], ids=["brokers without ids", "no topic's id"])
+def test_what_brokers_do_not_tell_is_not_compared(known: TopicId) -> None:
+    ownership = Ownership()
+    ownership.assign([A, B])
+    ownership.learn("t", "new")
+    ownership.learn("other", "x")
+    ownership.issued({A: Assignment(7, 1, topic_id=known)})
+    ownership.lose([A])
+    ownership.refuse_other_topics()
+    ownership.issued({B: Assignment(7, 1, topic_id=TopicId("cluster", "new"))})
+    ownership.refuse_other_topics()
