@@ -91,6 +91,8 @@ class ConfigError(CdcOutboxError, ValueError):
 class EventError(CdcOutboxError, ValueError):
     """An event cannot be written as it is; nothing was written."""
 
+    hint = "Correct the event and add it again; the transaction is as it was."
+
 
 class OutboxError(CdcOutboxError):
     """The outbox refused to write."""
@@ -115,10 +117,7 @@ class StaleSequenceError(OutboxError):
 class UnprovenDeliveryError(OutboxError):
     """Nothing proves which events were delivered, so none may be deleted."""
 
-    hint = (
-        "Name in the spec the slot that the connector reads; `cdc-outbox deploy-connector` makes it, and asks what "
-        "is to become of the events that are in no slot."
-    )
+    hint = "Name in the spec the slot that the connector reads; `cdc-outbox deploy-connector` creates it."
 
 
 class RoutingError(CdcOutboxError):
@@ -164,19 +163,17 @@ class TransactionConflictError(DatabaseError):
     """Transactions got in each other's way (40001, 40P01, 55P03); the whole transaction may be tried again."""
 
     retryable = True
+    hint = "Roll back and run the whole transaction again, or the command."
 
 
 class TransactionTimeoutError(DatabaseError):
-    """The server ended a transaction that idled or took too long (25P03, 25P04), and the connection with it.
+    """PostgreSQL ended a transaction, and its connection, that idled or took too long (25P03, 25P04).
 
-    Only PostgreSQL says so, and not through every driver; elsewhere it is a lost connection.
+    Not every driver says so; elsewhere it is a lost connection.
     """
 
     retryable = True
-    hint = (
-        "What waits for something else, such as an HTTP call, does so before the transaction or after it; "
-        "or allow the transaction more time."
-    )
+    hint = "Wait for other systems, such as HTTP services, outside of the transaction; or allow it more time."
 
 
 class DatabaseAccessError(DatabaseError):
@@ -193,6 +190,8 @@ class TableNotFoundError(DatabaseError):
 
 class BrokerError(CdcOutboxError):
     """Kafka refused."""
+
+    hint = "Check the broker's log, and that the client's user has the privileges it needs."
 
 
 class BrokerUnavailableError(BrokerError):
@@ -233,6 +232,8 @@ class RebalanceError(ConnectError):
 class ConnectorNotFoundError(ConnectError):
     """No connector of that name exists."""
 
+    hint = "Correct the connector's name; `cdc-outbox status` lists the connectors of a cluster."
+
 
 class ConnectorInvalidError(ConnectError):
     """A connector was refused before anything was changed.
@@ -252,6 +253,8 @@ class ConnectorFailedError(ConnectError):
     Args:
         trace: The failed task's stack trace as Connect reports it, empty where there is none.
     """
+
+    hint = "Run `cdc-outbox doctor SPEC`: it names the cause and the remedy."
 
     def __init__(self, message: str, *, trace: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -308,16 +311,14 @@ class TransactionAbortedError(ConsumerError):
 class TransactionEndedError(ConsumerError):
     """A handler ended the transaction that it was given; the event's claim was taken back, so that it comes again."""
 
-    hint = (
-        "A handler neither commits, rolls back nor closes its connection. "
-        "What it committed by itself stays, and comes again with the event."
-    )
+    hint = "A handler must not end its transaction; what it committed by itself stays, and comes again with the event."
 
 
 class WatermarkMovedError(ConsumerError):
     """Another consumer advanced the aggregate meanwhile; the transaction was rolled back."""
 
     retryable = True
+    hint = "Roll back and apply the event again."
 
 
 class PartitionLostError(ConsumerError):
@@ -382,11 +383,10 @@ class SequenceGapError(OrderingError):
 class SequenceConflictError(OrderingError):
     """An event contradicts what was applied: an old sequence under a new id, or a known id under a new sequence."""
 
-    hint = (
-        "Two writers numbered the same aggregate, or the outbox was restored: "
-        "after a restore the source needs a new incarnation."
-    )
+    hint = "Number an aggregate in one outbox only; after a restore, run `cdc-outbox init --new-incarnation`."
 
 
 class StackError(CdcOutboxError):
     """The local stack cannot start, or a part of it failed."""
+
+    hint = "Read the logs in the stack's folder; `cdc-outbox stack up` starts what is down."

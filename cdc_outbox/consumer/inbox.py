@@ -89,7 +89,7 @@ class _Inbox:
             case Verdict.CONFLICT:
                 raise SequenceConflictError(sentence(judgement))
             case Verdict.EXPIRED | Verdict.BEHIND:
-                raise ConsumerError(sentence(judgement))
+                raise ConsumerError(sentence(judgement), hint="Roll back, and set the event aside for an operator.")
         return _Received(stores, claims, judgement, marks, order)
 
     @staticmethod

@@ -94,7 +94,8 @@ class Baseline:
             more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
             there = f"those that do: {', '.join(names[:_NAMED])}{more}" if names else "no other does either"
             source, kind, number = self._named
-            raise InboxError(f"{kind}/{number} of {source!r} waits for no missing event; {there}")
+            message = f"{kind}/{number} of {source!r} waits for no missing event; {there}"
+            raise InboxError(message, hint="Name one that does, or leave the aggregate out to accept all of them.")
         return found
 
     def count_unreadable(self) -> int:

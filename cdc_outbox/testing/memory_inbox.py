@@ -23,9 +23,10 @@ from cdc_outbox.consumer.parked_events import (
     fitting,
 )
 from cdc_outbox.databases.drivers import AnyConnection, Parameters, Row, TransactionState
+from cdc_outbox.databases.drivers.transactions import already_open
 from cdc_outbox.databases.sql import NAMED, ParameterStyle
 from cdc_outbox.databases.table import Dialect
-from cdc_outbox.errors import OutboxError, TransactionEndedError, WatermarkMovedError
+from cdc_outbox.errors import TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import Event
 from cdc_outbox.message import Message
 
@@ -97,7 +98,7 @@ class MemoryDatabase:
     async def begin(self, connection: AnyConnection) -> None:  # noqa: ARG002
         """Begin."""
         if self._is_open:
-            raise OutboxError("the connection has a transaction already")
+            raise already_open()
         self.now, self._is_open = copy.deepcopy(self.committed), True
 
     def state(self, connection: AnyConnection) -> TransactionState:  # noqa: ARG002

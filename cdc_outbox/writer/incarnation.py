@@ -153,7 +153,10 @@ def read_source(table: OutboxTable, catalog: Catalog) -> str | None:
 def _follow(table: OutboxTable, catalog: Catalog, before: str, after: str | None, first_source: str) -> str | None:
     current = read_source(table, catalog)
     if current is None:
-        raise OutboxError(f"there are no sequences for {table.table}, so it needs no incarnations")
+        raise OutboxError(
+            f"there are no sequences for {table.table}, so it needs no incarnations",
+            hint="Leave out --new-incarnation.",
+        )
     return next_source(current, before=before, after=after, first_source=first_source)
 
 

@@ -31,10 +31,10 @@ from cdc_outbox.databases.drivers import (
     translated,
     wrong_kind,
 )
-from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, refuse_commit, session_settings
+from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import Dialect
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError, TransactionEndedError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionEndedError
 
 Connectable: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
 
@@ -141,7 +141,7 @@ _ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
 
 def _refuse_open(place: Connectable) -> None:
     if not _is_closed(place) and place.is_in_transaction():
-        raise OutboxError("the connection has a transaction already")
+        raise already_open()
 
 
 def _is_closed(place: Connectable) -> bool:

@@ -26,14 +26,19 @@ from cdc_outbox.databases.drivers import (
 )
 from cdc_outbox.databases.drivers.mysql_dsn import options_of
 from cdc_outbox.databases.drivers.sqlstate import NO_DATABASE
-from cdc_outbox.databases.drivers.transactions import SendsAtOnce, refuse_commit, session_settings, transaction
+from cdc_outbox.databases.drivers.transactions import (
+    SendsAtOnce,
+    already_open,
+    refuse_commit,
+    session_settings,
+    transaction,
+)
 from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
-    OutboxError,
     TableNotFoundError,
     TransactionConflictError,
 )
@@ -135,7 +140,7 @@ class PyMySql(_MySql, SendsAtOnce):
     def begin(self, connection: AnyConnection) -> None:
         """Open a transaction; BEGIN would commit the one that is open, so that is refused."""
         if self.state(connection) is TransactionState.OPEN:
-            raise OutboxError("the connection has a transaction already")
+            raise already_open()
         with translated():
             connection.begin()
 

@@ -29,6 +29,7 @@ from cdc_outbox.databases.drivers.immediate import Meanwhile
 from cdc_outbox.databases.drivers.transactions import (
     AsyncSendsAtOnce,
     SendsAtOnce,
+    already_open,
     async_transaction,
     other_isolation,
     refuse_commit,
@@ -368,7 +369,7 @@ def _joins(connection: AnyConnection) -> bool:
 def _refuse_open(connection: AnyConnection) -> None:
     # A closed connection has another status, and says so itself.
     if not connection.closed and connection.info.transaction_status is not TransactionStatus.IDLE:
-        raise OutboxError("the connection has a transaction already")
+        raise already_open()
 
 
 def _leave(block: Block | None, state: TransactionState) -> Block:

@@ -27,6 +27,7 @@ from cdc_outbox.databases.drivers import (
 )
 from cdc_outbox.databases.drivers.transactions import (
     SendsAtOnce,
+    already_open,
     other_isolation,
     refuse_commit,
     session_settings,
@@ -34,7 +35,7 @@ from cdc_outbox.databases.drivers.transactions import (
 )
 from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.databases.table import Dialect
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 
 Connectable = Connection | Cursor
 
@@ -85,7 +86,7 @@ class Psycopg2(SendsAtOnce):
     def begin(self, connection: AnyConnection) -> None:
         """Open a transaction now: psycopg2 would wait for the first statement, and look as if there were none."""
         if not connection.closed and connection.get_transaction_status() != TRANSACTION_STATUS_IDLE:
-            raise OutboxError("the connection has a transaction already")
+            raise already_open()
         self.fetch(connection, "begin" if connection.autocommit else "select 1")
 
     def state(self, connection: AnyConnection) -> TransactionState:

@@ -20,7 +20,13 @@ from sqlalchemy.orm import Session, scoped_session
 
 from cdc_outbox.databases import drivers
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
-from cdc_outbox.databases.drivers.transactions import other_isolation, raw_state, refuse_commit, session_settings
+from cdc_outbox.databases.drivers.transactions import (
+    already_open,
+    other_isolation,
+    raw_state,
+    refuse_commit,
+    session_settings,
+)
 from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
@@ -326,7 +332,7 @@ def _synchronous(place: AsyncConnectable) -> Connection | Session:
 def _refuse_open(session: Connection | Session) -> None:
     bind = session.get_bind() if isinstance(session, Session) else session
     if session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction()):
-        raise OutboxError("the session has a transaction already")
+        raise already_open("session")
 
 
 def _connection(place: Connectable) -> Connection:

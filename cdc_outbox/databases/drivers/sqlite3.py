@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
-from cdc_outbox.databases.drivers.transactions import SendsAtOnce, refuse_commit, session_settings
+from cdc_outbox.databases.drivers.transactions import SendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import NAMED
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
@@ -19,7 +19,6 @@ from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
-    OutboxError,
     TransactionConflictError,
 )
 
@@ -100,13 +99,13 @@ class Sqlite3(SendsAtOnce):
     def prepare(self, connection: sqlite3.Connection, *, idle_seconds: float) -> None:
         """Set nothing: there is one isolation level, and no server."""
         if connection.in_transaction:
-            raise OutboxError("the connection has a transaction already")
+            raise already_open()
         session_settings(self.dialect, idle_seconds=idle_seconds)
 
     def begin(self, connection: sqlite3.Connection) -> None:
         """Open a transaction that writes: one that reads first cannot write after another one has."""
         if connection.in_transaction:
-            raise OutboxError("the connection has a transaction already")
+            raise already_open()
         self.fetch(connection, "begin immediate")
 
     def state(self, connection: sqlite3.Connection) -> TransactionState:

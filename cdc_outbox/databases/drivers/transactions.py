@@ -87,6 +87,12 @@ def raw_state(raw: object) -> TransactionState:
     return TransactionState.OPEN
 
 
+def already_open(place: str = "connection") -> OutboxError:
+    """Return the error of what has a transaction where one is to be opened."""
+    hint = "Commit or roll back first, or pass another one: here the transaction is opened for you."
+    return OutboxError(f"the {place} has a transaction already", hint=hint)
+
+
 def refuse_commit(state: TransactionState) -> None:
     """Raise what a commit has to say about a transaction that is not open any more."""
     match state:

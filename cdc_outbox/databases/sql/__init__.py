@@ -21,6 +21,7 @@ from cdc_outbox.redaction import visible
 FOLDER: Traversable = files(__name__)
 _NAME = re.compile(r"^-- name: (\w+)(?: if (\w+))?\n", re.MULTILINE)
 _VERSION = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
+_FORM = "Start each statement by a line `-- name: some_name`, or `-- name: some_name if condition` in a migration."
 _TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
 
 
@@ -142,7 +143,7 @@ def _read(file: Traversable) -> Mapping[str, Statement]:
         for name, condition, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
     }
     if not statements or any(line and not line.startswith("--") for line in before.splitlines()):
-        raise OutboxError(f"{file.name} has no statement, or one without a name")
+        raise OutboxError(f"{file.name} has no statement, or one without a name", hint=_FORM)
     if len(statements) != len(re.findall(r"^-- *name", text, re.MULTILINE)):
-        raise OutboxError(f"{file.name} has a name twice, or a line `-- name: …` that is not one")
+        raise OutboxError(f"{file.name} has a name twice, or a line `-- name: …` that is not one", hint=_FORM)
     return statements
