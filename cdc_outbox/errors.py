@@ -8,6 +8,7 @@
     ├── OutboxError
     │   ├── NotInTransactionError
     │   ├── StaleSequenceError
+    │   ├── DuplicateEventError
     │   └── UnprovenDeliveryError
     ├── RoutingError                           .exception .stage
     ├── DecodeError
@@ -114,6 +115,12 @@ class StaleSequenceError(OutboxError):
     hint = "Read the aggregate again and decide anew, or skip what is written already."
 
 
+class DuplicateEventError(OutboxError):
+    """The outbox holds an event with this id already; PostgreSQL has aborted the transaction."""
+
+    hint = "If it is the same event, it is written already: roll back and skip it. If not, leave Event.id out."
+
+
 class UnprovenDeliveryError(OutboxError):
     """Nothing proves which events were delivered, so none may be deleted."""
 
@@ -144,7 +151,7 @@ class DatabaseError(CdcOutboxError):
     """The database refused.
 
     Args:
-        sqlstate: PostgreSQL's five-character code, empty where the server said nothing.
+        sqlstate: PostgreSQL's five-character code, of other databases the one that fits; empty where there is none.
     """
 
     def __init__(self, message: str, *, sqlstate: str = "", hint: str | None = None) -> None:

@@ -23,7 +23,13 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, find_async_driver, find_driver
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    find_async_driver,
+    find_driver,
+    translated_for_caller,
+)
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.errors import (
     ConsumerError,
@@ -138,12 +144,16 @@ class Inbox(_Inbox):
             TransactionEndedError: The block ended the transaction and began another.
             WatermarkMovedError: Another process was at the same aggregate; roll back and try again.
             ConfigError: The transaction is not READ COMMITTED.
+            DatabaseError: The database refused, also because the block swallowed an SQL error; the driver's own error
+                is the cause. If ``retryable``, roll back and try again.
 
-        A block that swallowed an SQL error ends in the driver's own: PostgreSQL takes no statement any more.
+        What the block itself raises leaves as it is.
         """
-        received = finish(self._enter(Immediate(find_driver(connection)), connection, event))
+        with translated_for_caller():
+            received = finish(self._enter(Immediate(find_driver(connection)), connection, event))
         yield received.judgement.verdict
-        finish(self._leave(connection, received))
+        with translated_for_caller():
+            finish(self._leave(connection, received))
 
 
 class AsyncInbox(_Inbox):
@@ -152,6 +162,8 @@ class AsyncInbox(_Inbox):
     @asynccontextmanager
     async def receiving(self, connection: AnyConnection, event: Event) -> AsyncIterator[Verdict]:
         """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
-        received = await self._enter(find_async_driver(connection), connection, event)
+        with translated_for_caller():
+            received = await self._enter(find_async_driver(connection), connection, event)
         yield received.judgement.verdict
-        await self._leave(connection, received)
+        with translated_for_caller():
+            await self._leave(connection, received)

@@ -17,7 +17,7 @@ from cdc_outbox.consumer.handlers import ours_of, several
 from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
-from cdc_outbox.databases.drivers import is_of_driver, translate
+from cdc_outbox.databases.drivers import database_error, is_of_driver, translate
 from cdc_outbox.errors import (
     BrokerUnavailableError,
     CdcOutboxError,
@@ -25,7 +25,7 @@ from cdc_outbox.errors import (
     ConnectUnavailableError,
     ConsumerError,
     DatabaseError,
-    DatabaseUnavailableError,
+    DuplicateEventError,
     MessageError,
     TransactionAbortedError,
     TransactionConflictError,
@@ -76,8 +76,9 @@ class Retry:
             raise ConfigError("max_attempts must be at least 1", field="Retry.max_attempts")
 
     def is_hopeless(self, error: BaseException | None) -> bool:
-        """Tell whether an error is one that another try cannot mend."""
-        return isinstance(error, self.park_at_once)
+        """Tell whether an error is one that another try cannot mend, the outbox's also by the driver's own."""
+        cause = error.__cause__ if isinstance(error, DatabaseError | DuplicateEventError) else None
+        return isinstance(error, self.park_at_once) or isinstance(cause, self.park_at_once)
 
     def inline_pause(self, tries: int, elapsed_seconds: float, random: Random) -> float | None:
         """Return how long to wait before the next try at once, ``None`` where that would take too long.
@@ -253,6 +254,8 @@ def cause_of(error: BaseException | None) -> Cause | None:
     """
     links = list(_chain(error))
     for link in links:
+        if isinstance(link, TransactionConflictError) and link.__cause__ is not None:
+            continue  # an outbox's: the driver's own comes next, and decides as where a handler executes it
         ours = link if isinstance(link, CdcOutboxError) else translate(link)
         if isinstance(ours, TransactionTimeoutError):
             return None
@@ -351,6 +354,8 @@ def error_of(
         events: Those of the transaction.
         text_of: Returns what to add of the error's own text.
     """
+    if type(error) is DatabaseError and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # an outbox's: what the driver said decides, as where a handler executes it
     return _aborted(error, events) or ours_of(error) or _refused(error, events, text_of(error))
 
 
@@ -363,10 +368,8 @@ def _aborted(error: Exception, events: Sequence[Event]) -> ConsumerError | None:
 
 def _refused(error: Exception, events: Sequence[Event], text: str) -> CdcOutboxError | None:
     """Return the error of what the database refused; what our own code raises is no event's fault."""
-    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
-        return DatabaseUnavailableError("the connection broke")
-    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
-        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
+    if isinstance(error, ConnectionError | TimeoutError):
+        return database_error(error)
     if isinstance(error, UnicodeEncodeError):
         return MessageError("the event holds half a surrogate pair, which no database takes")
     if not is_of_driver(error):

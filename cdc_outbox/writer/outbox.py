@@ -1,27 +1,28 @@
 """Add events inside the caller's own transaction."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
-    Row,
     find_async_driver,
     find_driver,
     find_transaction_driver,
+    translated_for_caller,
 )
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.sql import ParameterStyle
 from cdc_outbox.databases.table import Dialect, OutboxTable
-from cdc_outbox.errors import ConfigError, EventError, NotInTransactionError
+from cdc_outbox.errors import ConfigError, EventError
 from cdc_outbox.event import Event
 from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
-from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
+from cdc_outbox.writer.execution import execute, refuse_outside_transaction
+from cdc_outbox.writer.outbox_statements import OutboxStatements
 from cdc_outbox.writer.reaction import Reaction, find_reaction, gathered, reacting
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
@@ -106,8 +107,8 @@ class _Outbox:
         driver = self._find(connection)
         statements = self._statements_for(driver)
         insertion = statements.add(self._draft(event, driver))
-        await _refuse_outside_transaction(driver, connection)
-        [written] = statements.written(insertion, await _execute(driver, connection, insertion))
+        await refuse_outside_transaction(driver, connection)
+        [written] = statements.written(insertion, await execute(driver, connection, insertion))
         return written
 
     async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
@@ -123,17 +124,17 @@ class _Outbox:
 
     async def _begin_collection(self, connection: AnyConnection) -> None:
         if find_reaction(self, connection) is None:
-            await _refuse_outside_transaction(self._find(connection), connection)
+            await refuse_outside_transaction(self._find(connection), connection)
 
     async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[Event]:
         driver = self._find(connection)
         statements = self._statements_for(driver)
         insertions = statements.add_all(drafts)
-        await _refuse_outside_transaction(driver, connection)
+        await refuse_outside_transaction(driver, connection)
         return [
             event
             for insertion in insertions
-            for event in statements.written(insertion, await _execute(driver, connection, insertion))
+            for event in statements.written(insertion, await execute(driver, connection, insertion))
         ]
 
 
@@ -169,7 +170,11 @@ class Outbox(_Outbox):
             NotInTransactionError: The connection is in autocommit mode and no transaction is open.
             EventError: The event cannot be written; the transaction is as it was.
             StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
-            TableNotFoundError: The table does not exist; the transaction is aborted, as after any failed statement.
+            DuplicateEventError: The event brings its own id, and the outbox holds it already.
+            DatabaseError: The database refused, and on PostgreSQL the transaction is aborted; the driver's own error
+                is the cause. If ``retryable``, the whole transaction may be tried again:
+                DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
+                If not, somebody must act first: TableNotFoundError, DatabaseAccessError and what has no class.
         """
         return finish(self._add(connection, event))
 
@@ -182,7 +187,7 @@ class Outbox(_Outbox):
         Raises:
             NotInTransactionError: As :meth:`add`.
             EventError: One of the events cannot be written; none was, and the transaction is as it was.
-            StaleSequenceError: As :meth:`add`; some may have been written.
+            StaleSequenceError, DuplicateEventError, DatabaseError: As :meth:`add`; some may have been written.
         """
         return finish(self._add_all(connection, events))
 
@@ -195,7 +200,7 @@ class Outbox(_Outbox):
 
         Raises:
             NotInTransactionError: As :meth:`add`, at the start and at the end.
-            EventError: As :meth:`add_all`, at the end.
+            EventError, StaleSequenceError, DuplicateEventError, DatabaseError: As :meth:`add_all`, at the end.
         """
         finish(self._begin_collection(connection))
         with Collection.gathering() as collection:
@@ -308,29 +313,6 @@ def _checked(event: Event) -> Event:
     return event
 
 
-async def _execute(driver: AsyncDriver, connection: AnyConnection, insertion: Insertion) -> list[Row]:
-    """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was."""
-    rows: list[Row] = []
-    step = insertion.steps[0]
-    try:
-        for step in insertion.steps:
-            if not (rows and step.reads_back):
-                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
-    except BaseException:  # Ctrl-C, a cancelled task and gevent's timeouts too, after which a caller may commit
-        for undoing in insertion.undo_from(step):
-            with suppress(Exception):  # the database has undone all of the transaction
-                await driver.fetch(connection, undoing.sql, insertion.parameters)
-        raise
-    return rows
-
-
-async def _refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnection) -> None:
-    if not await driver.joins_transaction(connection):
-        raise NotInTransactionError(
-            "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
-        )
-
-
 Result = TypeVar("Result")
 
 
@@ -353,14 +335,18 @@ def execute_with_events(
 
     Raises:
         OutboxError: The connection has a transaction already, or its driver cannot open one.
-        EventError: As :meth:`Outbox.add_all`.
+        EventError, StaleSequenceError, DuplicateEventError: As :meth:`Outbox.add_all`.
+        DatabaseError: Likewise, and from the begin and the commit; what the operation raises leaves as it is.
+        TransactionAbortedError, TransactionEndedError: The operation swallowed an SQL error, or ended the transaction.
     """
     driver = find_transaction_driver(connection)
-    driver.begin(connection)
+    with translated_for_caller():
+        driver.begin(connection)
     try:
         result = operation(connection)
         (outbox or Outbox()).add_all(connection, events(result) if callable(events) else events)
-        driver.commit(connection)
+        with translated_for_caller():
+            driver.commit(connection)
     except BaseException:
         driver.rollback(connection)
         raise

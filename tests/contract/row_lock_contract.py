@@ -8,11 +8,13 @@ from typing import ClassVar
 
 import pytest
 
+from cdc_outbox import TransactionConflictError
 from tests.contract.writer_contract import WriterContract
+from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.writer_clients import ORDER, Client, Store
 
 
-class RowLockContract(WriterContract):
+class RowLockContract(WriterErrorsContract, WriterContract):
     """What holds beside that where a writer locks a row; SQLite locks the whole database, and knows one level."""
 
     conflicts_when_repeatable: ClassVar[bool]
@@ -39,7 +41,7 @@ class RowLockContract(WriterContract):
             first.add()
             first.commit()
             if self.conflicts_when_repeatable and level != "read committed":
-                with pytest.raises(Exception, match=r"(?i)serializ|changed since last read"):
+                with pytest.raises(TransactionConflictError, match=r"(?i)serializ|changed since last read"):
                     second.add()
                 second.rollback()
             assert second.add().sequence == 2

@@ -12,7 +12,15 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import AsyncInbox, Event, Inbox, SequenceMode, Verdict, WireContract
-from cdc_outbox.errors import ConfigError, ConsumerError, SequenceConflictError, SequenceGapError, TransactionEndedError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    ConfigError,
+    ConsumerError,
+    SequenceConflictError,
+    SequenceGapError,
+    TableNotFoundError,
+    TransactionEndedError,
+)
 from cdc_outbox.event import new_event_id
 from tests.contract.consumer_contract import OnMariaDb, OnPostgres, OnSqlite
 from tests.support.driver_clients import asyncpg_options
@@ -117,10 +125,23 @@ class PlainContract:
 
     def test_what_fails_in_the_block_leaves_no_claim(self, client: Client, ledger: Any) -> None:
         event = make_event(1, "a")
-        with pytest.raises(Exception, match="nowhere"):
+        with pytest.raises(Exception, match="nowhere") as caught:
             client.apply(event, "insert into nowhere values (1)")
+        assert not isinstance(caught.value, CdcOutboxError)  # what the block raises is the service's own
         assert client.apply(event) is Verdict.NEXT
         assert ledger.applied() == {"a": [1]}
+
+    def test_what_the_inbox_executes_raises_our_errors(self, client: Client, ledger: Any) -> None:
+        event = make_event(1, "a")
+        ledger.query("alter table inbox_watermarks rename to hidden")
+        try:
+            with pytest.raises(TableNotFoundError, match="inbox_watermarks") as missing:
+                client.apply(event)
+        finally:
+            ledger.query("alter table hidden rename to inbox_watermarks")
+        assert "init --inbox" in missing.value.hint
+        assert not isinstance(missing.value.__cause__, CdcOutboxError | None)
+        assert client.apply(event) is Verdict.NEXT
 
     @pytest.mark.parametrize("aggregate_type", ["order", "own"])
     def test_a_block_that_ends_its_transaction_and_begins_another_is_noticed(

@@ -62,7 +62,7 @@ class AsyncpgClient(AsyncClient):
         await teach(connection)
         return connection
 
-    async def disconnect(self) -> None:
+    async def give_back(self) -> None:
         await self.place.close()
 
     def follow(self) -> None:
@@ -85,7 +85,7 @@ class AsyncpgClient(AsyncClient):
         self.follow()
 
     def close(self) -> object:
-        self.run(self.disconnect())
+        self.run(self.give_back())
         return super().close()
 
 
@@ -98,7 +98,7 @@ class AsyncpgPoolClient(AsyncpgClient):
         )
         return await self.pool.acquire()
 
-    async def disconnect(self) -> None:
+    async def give_back(self) -> None:
         if self.transaction and not self.place.is_closed():
             await self.transaction.rollback()
         await self.pool.release(self.place)

@@ -15,9 +15,10 @@ from django.test import TestCase
 
 from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.databases.drivers import find_async_driver, find_driver
-from cdc_outbox.errors import DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.writer_contract import WriterContract
+from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.django_site import DjangoClient, add_alias, remove_alias
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
@@ -62,7 +63,7 @@ class TestDjangoOnMariaDb(MariaDbWriterContract):
         return DjangoClient(store, autocommit=autocommit)
 
 
-class TestDjangoOnSqlite(WriterContract):
+class TestDjangoOnSqlite(WriterErrorsContract, WriterContract):
     has_row_locks = False
 
     @pytest.fixture(scope="class")
@@ -132,11 +133,12 @@ def test_autocommit_may_be_off_instead(alias: str, sqlite: SqliteStore) -> None:
     assert sqlite.numbers() == [("42", 1)]
 
 
-def test_in_a_broken_block_django_says_so_itself(alias: str) -> None:
+def test_in_a_broken_block_django_takes_no_statement(alias: str) -> None:
     with transaction.atomic(using=alias):
         transaction.set_rollback(True, using=alias)
-        with pytest.raises(transaction.TransactionManagementError):
+        with pytest.raises(DatabaseError, match="the transaction is aborted") as caught:
             Outbox().add(connections[alias], ORDER)
+        assert isinstance(caught.value.__cause__, transaction.TransactionManagementError)
 
 
 def test_atomic_requests_need_nothing_else(default: SqliteStore) -> None:

@@ -106,13 +106,13 @@ class AsyncPsycopgPoolClient(AsyncPsycopgClient):
         await self.pool.open()
         self.connection = self.place = await self.pool.getconn()
 
-    async def disconnect(self) -> None:
+    async def give_back(self) -> None:
         await self.connection.rollback()
         await self.pool.putconn(self.connection)
         await self.pool.close()
 
     def close(self) -> object:
-        self.run(self.disconnect())
+        self.run(self.give_back())
         return AsyncClient.close(self)
 
 

@@ -17,7 +17,13 @@ from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox
 from cdc_outbox.databases import drivers
 from cdc_outbox.databases.drivers import find_async_driver, find_driver
 from cdc_outbox.databases.table import Dialect, OutboxTable
-from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TableNotFoundError
+from cdc_outbox.errors import (
+    DatabaseAccessError,
+    DatabaseUnavailableError,
+    DuplicateEventError,
+    OutboxError,
+    TableNotFoundError,
+)
 from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract
@@ -217,9 +223,10 @@ def test_an_error_of_sqlalchemys_shows_no_payload(engine: Engine) -> None:
     event = replace(ORDER, id=new_event_id(), payload={"iban": "DE02120300000000202051"})
     with Session(engine) as session:
         Outbox().add(session, event)
-        with pytest.raises(IntegrityError) as caught:
+        with pytest.raises(DuplicateEventError) as caught:
             Outbox().add(session, event)
-        assert "DE02120300000000202051" not in str(caught.value)
+        assert isinstance(caught.value.__cause__, IntegrityError)
+        assert "DE02120300000000202051" not in str(caught.value) + str(caught.value.__cause__)
         session.rollback()
         with pytest.raises(TableNotFoundError) as missing:
             Outbox(table=OutboxTable(name="nowhere")).add(session, event)

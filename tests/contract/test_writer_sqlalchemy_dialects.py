@@ -10,6 +10,7 @@ import sqlalchemy
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract, WriterContract
+from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
@@ -68,11 +69,11 @@ class OnSqlite:
         return type(self).client_class(url, self.driver, autocommit=autocommit)
 
 
-class TestSessionOnSqlite3(OnSqlite, WriterContract):
+class TestSessionOnSqlite3(OnSqlite, WriterErrorsContract, WriterContract):
     pass
 
 
-class TestAsyncSessionOnAiosqlite(OnSqlite, WriterContract):
+class TestAsyncSessionOnAiosqlite(OnSqlite, WriterErrorsContract, WriterContract):
     client_class = AsyncSessionClient
     driver = "sqlite+aiosqlite"
 

@@ -3,17 +3,17 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cdc_outbox import Outbox, OutboxTable
+from cdc_outbox import Outbox, execute_with_events
 from cdc_outbox.databases.drivers import find_async_driver, translate
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
-from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TransactionConflictError
 from tests.contract.writer_contract import PlaceContract, WriterContract
+from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
 from tests.support.writer_clients import ORDER, Client
 
@@ -56,7 +56,7 @@ class Sqlite3CursorClient(Sqlite3Client):
         self.place = self.connection.cursor()
 
 
-class TestSqlite3(WriterContract):
+class TestSqlite3(WriterErrorsContract, WriterContract):
     has_row_locks = False
 
     def open(self, store: SqliteStore, *, autocommit: bool = False) -> Client:
@@ -95,27 +95,44 @@ def test_a_file_that_may_only_be_read_is_our_error(store: SqliteStore) -> None:
         Outbox().add(reading, ORDER)
 
 
-def test_what_a_caller_can_mend_leaves_as_the_modules_own(store: SqliteStore) -> None:
+def test_a_transaction_that_read_before_another_wrote_is_a_conflict(store: SqliteStore) -> None:
     store.reset()
     with (
         closing(sqlite3.connect(store.path, timeout=0)) as first,
         closing(sqlite3.connect(store.path, timeout=0)) as second,
     ):
-        event = Outbox().add(first, ORDER)
-        with pytest.raises(sqlite3.IntegrityError):
-            Outbox().add(first, replace(event, sequence=None))
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            Outbox().add(second, ORDER)
-        second.rollback()
+        Outbox().add(first, ORDER)
         second.execute("begin")
         second.execute("select * from customers")  # what it writes would rest on what is old by now
         first.commit()
-        with pytest.raises(sqlite3.OperationalError) as stale:
+        with pytest.raises(TransactionConflictError) as stale:
             Outbox().add(second, ORDER)
-        assert stale.value.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT"
+        assert isinstance(stale.value.__cause__, sqlite3.OperationalError)
+        assert stale.value.__cause__.sqlite_errorname == "SQLITE_BUSY_SNAPSHOT"
         second.rollback()
-        with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            Outbox(table=OutboxTable(name="nowhere")).add(second, ORDER)
+        assert Outbox().add(second, ORDER).sequence == 2
+        second.rollback()
+
+
+def test_a_function_that_opens_the_transaction_raises_our_errors_and_the_operations_own(store: SqliteStore) -> None:
+    store.reset()
+
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("select 1 from nowhere")
+
+    with (
+        closing(sqlite3.connect(store.path, timeout=0)) as first,
+        closing(sqlite3.connect(store.path, timeout=0, isolation_level=None)) as second,
+    ):
+        Outbox().add(first, ORDER)
+        with pytest.raises(TransactionConflictError) as locked:
+            execute_with_events(second, lambda _: None, [ORDER])
+        assert isinstance(locked.value.__cause__, sqlite3.OperationalError)
+        first.rollback()
+        with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+            execute_with_events(second, fail, [ORDER])
+        execute_with_events(second, lambda _: None, [ORDER])
+    assert store.numbers() == [("42", 1)]
 
 
 def test_what_cannot_be_opened_or_is_no_database_is_our_error(tmp_path: Path) -> None:

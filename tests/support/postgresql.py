@@ -1,6 +1,5 @@
 """PostgreSQL as the writer's contract needs it, and what every driver for it must do beside that."""
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -12,8 +11,7 @@ from psycopg.types.string import TextLoader
 
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.databases.table import Dialect, OutboxTable
-from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
-from cdc_outbox.event import new_event_id
+from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
@@ -90,16 +88,6 @@ class PostgresWriterContract(RowLockContract):
             add()
         client.rollback()
         assert client.add().sequence == 1
-
-    @pytest.mark.parametrize("many", [False, True], ids=["add", "add_all"])
-    def test_what_a_caller_can_mend_leaves_as_the_drivers_own(self, client: Client, *, many: bool) -> None:
-        event = replace(ORDER, id=new_event_id())
-        client.add(event)
-        again: Callable[[], object] = (lambda: client.add_all([event])) if many else (lambda: client.add(event))
-        with pytest.raises(Exception, match="duplicate key") as caught:
-            again()
-        assert not isinstance(caught.value, CdcOutboxError)
-        client.rollback()
 
     def test_bytes_arrive_as_they_are(self, client: Client, store: PostgresStore) -> None:
         table = OutboxTable(name="outbox_of_bytes", payload_type=PayloadType.BYTES)

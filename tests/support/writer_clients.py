@@ -36,6 +36,10 @@ class Client(ABC):
     @abstractmethod
     def close(self) -> object: ...
 
+    def disconnect(self) -> object:
+        """Close what is passed to the outbox, as a user may do too early."""
+        return self.place.close()
+
     def add(self, event: Event = ORDER, **options: Any) -> Event:
         return Outbox(**options).add(self.place, event)
 
@@ -58,6 +62,9 @@ class AsyncClient(Client):
 
     def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result()
+
+    def disconnect(self) -> object:
+        return self.run(self.place.close())
 
     def add(self, event: Event = ORDER, **options: Any) -> Event:
         written: Event = self.run(AsyncOutbox(**options).add(self.place, event))

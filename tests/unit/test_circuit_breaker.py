@@ -8,10 +8,13 @@ import pymysql
 import pytest
 
 from cdc_outbox.consumer.retries import Cause, CircuitBreaker, cause_of
+from cdc_outbox.databases.drivers import translated_for_caller
 from cdc_outbox.errors import (
     BrokerUnavailableError,
+    DatabaseError,
     EventError,
     TableNotFoundError,
+    TransactionConflictError,
     TransactionTimeoutError,
     WatermarkMovedError,
 )
@@ -159,6 +162,24 @@ def test_what_is_away_or_in_the_way_is_a_cause(error: Exception, cause: Cause) -
 )
 def test_what_no_waiting_helps_against_is_none(error: Exception | None) -> None:
     assert cause_of(error) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.errors.SerializationFailure(),
+        psycopg.errors.QueryCanceled(),
+        psycopg.errors.UniqueViolation(),
+        TimeoutError(),
+        ConnectionResetError(104, "reset"),
+    ],
+)
+def test_an_outbox_in_a_handler_is_judged_by_what_its_driver_said(error: Exception) -> None:
+    with pytest.raises(DatabaseError) as caught, translated_for_caller():
+        raise error
+    assert bool(cause_of(caught.value)) == bool(cause_of(error))
+    if isinstance(caught.value, TransactionConflictError):
+        assert cause_of(caught.value) == cause_of(error)
 
 
 def test_a_handler_that_took_too_long_for_us_has_itself_to_blame() -> None:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 from cdc_outbox.consumer.handlers import Gathered
-from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers import TransactionState, translated_for_caller
 from cdc_outbox.errors import (
     ConsumerError,
     DatabaseUnavailableError,
+    DuplicateEventError,
     EventError,
     HandlerError,
     MessageError,
+    TableNotFoundError,
     TransactionAbortedError,
     TransactionConflictError,
     TransactionEndedError,
@@ -180,6 +183,38 @@ def test_what_is_raised_by_who_writes_before_the_commit_is_the_events_fault_as_a
     with pytest.raises(HandlerError, match=r"before the commit of OrderPlaced order/1 #1 \(a\) raised KeyError at"):
         deliver(make_event(1, event_id="a"), database=database, before_commit=BrokenBeforeCommit())
     assert database.committed.claims == set()
+
+
+class RefusedBeforeCommit(BrokenBeforeCommit):
+    """An outbox whose database refuses what the handlers added."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    @contextmanager
+    def gathering(self, connection: Any) -> Iterator[Gathered]:
+        yield self
+        with translated_for_caller():
+            raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (sqlite3.IntegrityError("not null"), ConsumerError),
+        (psycopg.errors.NumericValueOutOfRange("x"), ConsumerError),
+        (psycopg.errors.InFailedSqlTransaction("x"), TransactionAbortedError),
+        (psycopg.errors.SerializationFailure("x"), TransactionConflictError),
+        (psycopg.errors.UndefinedTable("x"), TableNotFoundError),
+        (DuplicateEventError("x"), HandlerError),
+    ],
+)
+def test_what_an_outbox_cannot_write_before_the_commit_is_judged_by_what_the_driver_said(
+    error: Exception, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught:
+        deliver(make_event(1, event_id="a"), database=SpyDatabase(), before_commit=RefusedBeforeCommit(error))
+    assert type(caught.value) is kind
 
 
 @pytest.mark.parametrize(

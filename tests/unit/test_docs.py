@@ -1,14 +1,22 @@
 """What ``docs/`` shows of tests and of a contract is executed, as it stands there."""
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
-from cdc_outbox import Event, Outbox
+import psycopg
+import pytest
+
+from cdc_outbox import Event, Outbox, TableNotFoundError, TransactionConflictError
 from cdc_outbox.message import Message
 
 DOCS = Path(__file__).parents[2] / "docs"
 WRITING, CONSUMING = ((DOCS / name).read_text() for name in ("writing.md", "consuming.md"))
+
+
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", WRITING, re.MULTILINE | re.DOTALL)
 
 
 class OrderRefusedError(Exception):
@@ -38,8 +46,7 @@ def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
 
 
 def test_the_unit_tests_that_are_shown_pass() -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```$", WRITING, re.MULTILINE | re.DOTALL)
-    [block] = [block for block in blocks if "MemoryOutbox" in block]
+    [block] = [block for block in BLOCKS if "MemoryOutbox" in block]
     names: dict[str, Any] = {
         "OrderRefusedError": OrderRefusedError,
         "place_order": place_order,
@@ -49,6 +56,21 @@ def test_the_unit_tests_that_are_shown_pass() -> None:
     assert len(tests) == 2
     for test in tests:
         test()
+
+
+def test_the_retry_that_is_shown_tries_again_what_may_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    [block] = [block for block in BLOCKS if "def in_transaction(" in block]
+    names: dict[str, Any] = {}
+    exec(block, names)  # noqa: S102 - the documentation's own
+    monkeypatch.setattr(psycopg, "connect", nullcontext)
+    for error, tries in ((TransactionConflictError("deadlock"), 3), (TableNotFoundError("no such table"), 1)):
+        work = Mock(side_effect=error)
+        with pytest.raises(type(error)):
+            names["in_transaction"]("the DSN", work)
+        assert work.call_count == tries
+    work = Mock(side_effect=[TransactionConflictError("deadlock"), None])
+    names["in_transaction"]("the DSN", work)
+    assert work.call_count == 2
 
 
 def test_the_contract_of_a_foreign_outbox_that_is_shown_reads_every_line_of_its_table() -> None:

@@ -1,5 +1,6 @@
 """How a driver is found, and what the server's codes become."""
 
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -7,11 +8,16 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
+import django.db.utils
 import psycopg
+import psycopg2
+import psycopg2.errors
 import pymysql
 import pytest
 import sqlalchemy.orm
 from asyncpg import InternalClientError
+from django.db.transaction import TransactionManagementError
+from sqlalchemy.exc import PendingRollbackError, ResourceClosedError
 
 from cdc_outbox import Event, NotInTransactionError, Outbox
 from cdc_outbox.databases import drivers
@@ -170,6 +176,63 @@ def test_conflicts_leave_as_the_drivers_own_and_others_as_ours() -> None:
         raise psycopg.errors.UndefinedTable("x")
     assert isinstance(caught.value.__cause__, psycopg.errors.UndefinedTable)
     with pytest.raises(KeyError), drivers.translated():
+        raise KeyError
+
+
+def unique_violation(wrapper: type[Exception]) -> Exception:
+    """Return an error as frameworks raise it: the driver's is its cause."""
+    error = wrapper("x")
+    error.__cause__ = psycopg.errors.UniqueViolation("Key (id)=(4711) already exists.")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "code"),
+    [
+        (psycopg.errors.SerializationFailure("x"), TransactionConflictError, "40001"),
+        (psycopg.errors.UndefinedTable("x"), TableNotFoundError, "42P01"),
+        (psycopg.errors.QueryCanceled("x"), TransactionConflictError, "57014"),
+        (psycopg.errors.UniqueViolation("Key (id)=(4711) already exists."), DatabaseError, "23505"),
+        (psycopg.errors.NumericValueOutOfRange('value "4711" is out of range'), DatabaseError, "22003"),
+        (psycopg.errors.InFailedSqlTransaction("x"), DatabaseError, "25P02"),
+        (psycopg.errors.RaiseException("4711"), DatabaseError, "P0001"),
+        (psycopg2.InterfaceError("connection already closed"), DatabaseUnavailableError, "08003"),
+        (psycopg2.errors.UniqueViolation("4711"), DatabaseError, ""),  # made by hand, so without a code
+        (pymysql.err.IntegrityError(1062, "Duplicate entry '4711'"), DatabaseError, "23505"),
+        (pymysql.err.OperationalError(1213, "Deadlock found"), TransactionConflictError, ""),
+        (pymysql.err.DataError(1406, "Data too long: 4711"), DatabaseError, "22000"),
+        (pymysql.err.OperationalError(1792, "READ ONLY"), DatabaseUnavailableError, "25006"),
+        (pymysql.err.OperationalError(1969, "max_statement_time exceeded"), TransactionConflictError, "57014"),
+        (pymysql.err.ProgrammingError("4711"), DatabaseError, ""),
+        (sqlite3.ProgrammingError("Cannot operate on a closed database."), DatabaseUnavailableError, "08003"),
+        (unique_violation(django.db.utils.IntegrityError), DatabaseError, "23505"),
+        (TransactionManagementError("x"), DatabaseError, "25P02"),
+        (ResourceClosedError("x"), DatabaseUnavailableError, "08003"),
+        (PendingRollbackError("x"), DatabaseError, "25P02"),
+        (TimeoutError(), TransactionConflictError, ""),
+        (ConnectionResetError(104, "reset"), DatabaseUnavailableError, ""),
+    ],
+)
+def test_whatever_a_driver_raises_has_an_error_of_ours_that_quotes_no_value(
+    error: Exception, kind: type[DatabaseError], code: str
+) -> None:
+    ours = drivers.database_error(error)
+    assert ours is not None
+    assert (type(ours), ours.sqlstate) == (kind, code)
+    assert ours.hint
+    assert "4711" not in str(ours)
+
+
+@pytest.mark.parametrize("error", [TableNotFoundError("x"), KeyError("x"), KeyboardInterrupt(), ValueError("x")])
+def test_what_no_driver_raises_has_none(error: BaseException) -> None:
+    assert drivers.database_error(error) is None
+
+
+def test_where_a_caller_executes_conflicts_are_ours_too() -> None:
+    with pytest.raises(TransactionConflictError) as caught, drivers.translated_for_caller():
+        raise psycopg.errors.DeadlockDetected("x")
+    assert isinstance(caught.value.__cause__, psycopg.errors.DeadlockDetected)
+    with pytest.raises(KeyError), drivers.translated_for_caller():
         raise KeyError
 
 

@@ -1,6 +1,7 @@
 """What becomes of an event whose handler failed."""
 
 import logging
+import sqlite3
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason, State
 from cdc_outbox.consumer.retries import Retry, RetryTracker
-from cdc_outbox.errors import ConfigError, HandlerError, MessageError
+from cdc_outbox.errors import ConfigError, DatabaseError, DuplicateEventError, HandlerError, MessageError
 from cdc_outbox.message import Message
 from tests.support.events import make_event
 
@@ -126,6 +127,15 @@ def test_what_is_applied_after_a_hiccup_begins_anew() -> None:
     clock.now += 3600
     judge.forget([ITEM])
     assert judge.judge(ITEM, raised(ValueError()))[1] is not None
+
+
+@pytest.mark.parametrize("kind", [DatabaseError, DuplicateEventError])
+def test_what_an_outbox_raised_is_hopeless_by_the_drivers_own_error_too(kind: type[Exception]) -> None:
+    error = kind("the outbox refused")
+    error.__cause__ = sqlite3.IntegrityError("x")
+    assert Retry(park_at_once=(sqlite3.IntegrityError,)).is_hopeless(error)
+    assert Retry(park_at_once=(kind,)).is_hopeless(error)
+    assert not Retry(park_at_once=(sqlite3.OperationalError,)).is_hopeless(error)
 
 
 def test_what_comes_out_of_the_park_goes_back_at_once_for_twice_as_long() -> None:

@@ -1,6 +1,6 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum, auto
 from functools import cache
@@ -9,9 +9,16 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from cdc_outbox.databases.drivers import sqlstate
 from cdc_outbox.databases.sql import ParameterStyle
 from cdc_outbox.databases.table import Dialect
-from cdc_outbox.errors import CdcOutboxError, DatabaseError, OutboxError, TransactionConflictError
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TransactionConflictError,
+)
 
 AnyConnection: TypeAlias = Any
 """A connection of any database driver, or what holds one: a session, a cursor. Its driver knows its type."""
@@ -32,7 +39,8 @@ _DRIVERS = {
 
 ENTRY_POINTS = "cdc_outbox.drivers"
 """The group under which other packages register a driver: the name of the package that a connection's class lives in,
-and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them."""
+and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them, and perhaps
+``sqlstate_of``."""
 
 
 class TransactionState(Enum):
@@ -53,7 +61,7 @@ class Driver(Protocol):
 
     Every method works on a connection of the caller's and opens none. Errors of the database leave as
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
-    otherwise, so that the caller's handling of them keeps working.
+    otherwise; :func:`translated_for_caller` turns the rest into ours.
     """
 
     dialect: Dialect
@@ -209,9 +217,38 @@ def is_of_driver(error: BaseException) -> bool:
     return _find_module(type(error)) is not None
 
 
+def sqlstate_of(error: BaseException) -> str:
+    """Return PostgreSQL's code for a driver's error: the server's own, or the one that fits; empty where none does."""
+    find: Callable[[BaseException], str] | None = getattr(_find_module(type(error)), "sqlstate_of", None)
+    return find(error) if find else ""
+
+
+def database_error(error: BaseException) -> DatabaseError | None:
+    """Return our error for any of a driver's; ``None`` for one of ours, an interruption or a bug."""
+    if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
+        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
+    if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
+        return DatabaseUnavailableError("the connection broke")
+    if not is_of_driver(error):
+        return None
+    return translate(error) or sqlstate.describe(sqlstate_of(error), type(error).__name__)
+
+
+@contextmanager
+def translated_for_caller() -> Iterator[None]:
+    """Turn every error of a driver into ours, where our statements run in a transaction of the caller's."""
+    try:
+        yield
+    except Exception as error:
+        ours = database_error(error)
+        if ours is None:
+            raise
+        raise ours from error
+
+
 @contextmanager
 def translated() -> Iterator[None]:
-    """Turn a driver's errors into ours, but for conflicts, which the caller's own retry looks for."""
+    """Turn what an operator can do something about into ours; :func:`translated_for_caller` does the rest."""
     try:
         yield
     except Exception as error:
@@ -233,11 +270,11 @@ def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[
     except CdcOutboxError:
         raise
     except Exception as error:
-        sqlstate = getattr(error, "sqlstate", None)
-        if not sqlstate:
+        code = getattr(error, "sqlstate", None)
+        if not code:
             raise
-        message, hint = str(error).partition("\n")[0], (hints or {}).get(sqlstate)
-        raise translate(error) or DatabaseError(message, sqlstate=sqlstate, hint=hint) from error
+        message, hint = str(error).partition("\n")[0], (hints or {}).get(code)
+        raise translate(error) or DatabaseError(message, sqlstate=code, hint=hint) from error
 
 
 def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:

@@ -136,6 +136,11 @@ def translate(error: BaseException) -> DatabaseError | None:
     return sqlstate.translate(error.sqlstate, str(error.args[0]) if error.args else type(error).__name__)
 
 
+def sqlstate_of(error: BaseException) -> str:
+    """Return the server's code."""
+    return (isinstance(error, PostgresError) and error.sqlstate) or ""
+
+
 _ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
 
 

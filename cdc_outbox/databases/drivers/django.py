@@ -8,7 +8,7 @@ import logging
 from contextlib import suppress
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.transaction import Atomic
+from django.db.transaction import Atomic, TransactionManagementError
 from django.db.utils import Error
 from django.utils.connection import ConnectionProxy
 
@@ -20,6 +20,7 @@ from cdc_outbox.databases.drivers import (
     Parameters,
     Row,
     TransactionState,
+    sqlstate,
     translated,
     wrong_kind,
 )
@@ -49,6 +50,14 @@ def translate(error: BaseException) -> DatabaseError | None:
     if not isinstance(error, Error) or error.__cause__ is None:
         return None
     return drivers.translate(error.__cause__)
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the code of the driver's error; Django itself refuses statements in a block that has failed."""
+    if isinstance(error, TransactionManagementError):
+        return sqlstate.FAILED_TRANSACTION
+    origin = error.__cause__ or error.__context__  # with MySQL some are raised in place of the driver's
+    return drivers.sqlstate_of(origin) if origin else ""
 
 
 class Django(SendsAtOnce):

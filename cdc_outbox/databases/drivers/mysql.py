@@ -4,7 +4,7 @@ Under every isolation level the second of two writers of one aggregate waits for
 also where its own snapshot is older than what the first one wrote. With ``innodb_snapshot_isolation``, MariaDB's
 default from 11.6, it fails instead with error 1020 under REPEATABLE READ and SERIALIZABLE. If an aggregate's first
 event is rolled back while two others wait for it, one of them is chosen as the victim of a deadlock, error 1213. Both
-leave as the driver's own: the transaction may be tried again.
+are a TransactionConflictError of ``add``: the transaction may be tried again.
 
 MariaDB's ``json`` takes no payload that is nested deeper than 31 levels. MySQL's keeps no text but values: white space,
 the order of keys and digits beyond a double's are not what was written.
@@ -25,7 +25,7 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.mysql_dsn import options_of
-from cdc_outbox.databases.drivers.sqlstate import NO_DATABASE
+from cdc_outbox.databases.drivers.sqlstate import CANCELED, NO_DATABASE, UNIQUE_VIOLATION
 from cdc_outbox.databases.drivers.transactions import (
     SendsAtOnce,
     already_open,
@@ -52,6 +52,16 @@ _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
     (TransactionConflictError, frozenset({1020, 1205, 1213})),
 )
 _BY_NUMBER = {number: kind for kind, numbers in _NUMBERS for number in numbers}
+
+_SQLSTATES = {
+    1022: UNIQUE_VIOLATION,
+    1062: UNIQUE_VIOLATION,
+    **dict.fromkeys((1048, 3819, 4025), "23000"),  # NOT NULL, CHECK of MySQL's and of MariaDB's
+    **dict.fromkeys((1264, 1366, 1406), "22000"),  # out of range, no such character, too long
+    **dict.fromkeys((1290, 1792, 1836), "25006"),  # read-only: the server, the transaction, once more the server
+    **dict.fromkeys((1317, 1969, 3024), CANCELED),  # by hand, and after the longest time of MariaDB's and of MySQL's
+}
+"""By number: PyMySQL and mysqlclient keep the server's code to themselves, and it says less."""
 
 _NO_DATABASE = 1049
 _IN_TRANSACTION = 0x0001
@@ -103,6 +113,12 @@ def translate(error: BaseException) -> DatabaseError | None:
         return None
     text = rest[0] if rest and rest[0] else "the connection is closed"
     return kind(f"{' '.join(str(text).split())} (error {number})", hint=NO_DATABASE if number == _NO_DATABASE else None)
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the code that fits the number."""
+    number = next(iter(error.args), None)
+    return _SQLSTATES.get(number, "") if isinstance(number, int) else ""
 
 
 class _MySql:

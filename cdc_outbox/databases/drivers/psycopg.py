@@ -112,6 +112,11 @@ def translate(error: BaseException) -> DatabaseError | None:
     return sqlstate.translate(state, _sentence(error))
 
 
+def sqlstate_of(error: BaseException) -> str:
+    """Return the server's code."""
+    return (isinstance(error, psycopg.Error) and error.sqlstate) or ""
+
+
 def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
     # libpq keeps the SQLSTATE of a refused login to itself. Where the server speaks another language than English, a
     # missing database is not told from a wrong password.

@@ -138,6 +138,13 @@ def translate(error: BaseException) -> DatabaseError | None:
     return DatabaseUnavailableError(message) if isinstance(error, psycopg2.OperationalError) else None
 
 
+def sqlstate_of(error: BaseException) -> str:
+    """Return the server's code; psycopg2's own interface refuses what was closed."""
+    if isinstance(error, psycopg2.InterfaceError):
+        return sqlstate.CLOSED
+    return (isinstance(error, psycopg2.Error) and error.pgcode) or ""
+
+
 _DRIVER = Psycopg2()
 
 

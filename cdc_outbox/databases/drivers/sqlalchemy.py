@@ -14,12 +14,19 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import Connection, TextClause, text
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.exc import DBAPIError, StatementError, UnboundExecutionError
+from sqlalchemy.exc import (
+    DBAPIError,
+    PendingRollbackError,
+    ResourceClosedError,
+    StatementError,
+    UnboundExecutionError,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
 from cdc_outbox.databases import drivers
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
     already_open,
     other_isolation,
@@ -302,6 +309,20 @@ def translate(error: BaseException) -> DatabaseError | None:
         if cause is not None and (ours := drivers.translate(cause)):
             return ours
     return DatabaseUnavailableError("the connection was lost") if error.connection_invalidated else None
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the code of the driver's error; SQLAlchemy itself refuses what was closed, and a session that failed."""
+    if isinstance(error, ResourceClosedError):
+        return CLOSED
+    if isinstance(error, PendingRollbackError):
+        return FAILED_TRANSACTION
+    cause: BaseException | None = error.orig if isinstance(error, DBAPIError) else None
+    while cause is not None:  # under an asynchronous driver the first is SQLAlchemy's own
+        if code := drivers.sqlstate_of(cause):
+            return code
+        cause = cause.__cause__
+    return ""
 
 
 @contextmanager

@@ -5,12 +5,14 @@ first one's end, for as long as ``connect(timeout=…)`` says. A transaction tha
 has written since; it fails with SQLITE_BUSY at once, so open those with ``begin immediate``.
 """
 
+import re
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.databases.drivers.sqlstate import CANCELED, CLOSED, UNIQUE_VIOLATION
 from cdc_outbox.databases.drivers.transactions import SendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import NAMED
 from cdc_outbox.databases.table import Dialect
@@ -19,6 +21,7 @@ from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    TableNotFoundError,
     TransactionConflictError,
 )
 
@@ -36,6 +39,16 @@ _BY_CODE: dict[int, type[DatabaseError]] = {
     sqlite3.SQLITE_LOCKED: TransactionConflictError,
 }
 """A missing table has no code of its own: SQLITE_ERROR says everything from a typing error on."""
+
+_SQLSTATES = {
+    sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY: UNIQUE_VIOLATION,
+    sqlite3.SQLITE_CONSTRAINT_UNIQUE: UNIQUE_VIOLATION,
+    sqlite3.SQLITE_INTERRUPT: CANCELED,
+}
+_CONSTRAINT = "23000"
+
+_MISSING = re.compile(r"no such (table|column):|has no column named")
+"""What SQLite says of it, in one language."""
 
 _PRIMARY_CODE = 0xFF
 """What is above it says more than is asked here, for example which kind of busy."""
@@ -66,8 +79,21 @@ def translate(error: BaseException) -> DatabaseError | None:
     """Return our error for one of sqlite3's, ``None`` where an operator can do nothing about it."""
     # sqlite3's own errors, such as that of a closed connection, have no code.
     code = getattr(error, "sqlite_errorcode", None)
-    kind = _BY_CODE.get(code & _PRIMARY_CODE) if isinstance(error, sqlite3.Error) and code is not None else None
+    if not isinstance(error, sqlite3.Error) or code is None:
+        return None
+    if code == sqlite3.SQLITE_ERROR and _MISSING.search(str(error)):
+        return TableNotFoundError(str(error))
+    kind = _BY_CODE.get(code & _PRIMARY_CODE)
     return kind(str(error)) if kind else None
+
+
+def sqlstate_of(error: BaseException) -> str:
+    """Return the code that fits SQLite's; the module itself refuses what was closed, without a code."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if isinstance(code, int):
+        is_constraint = code & _PRIMARY_CODE == sqlite3.SQLITE_CONSTRAINT
+        return _SQLSTATES.get(code, _CONSTRAINT if is_constraint else "")
+    return CLOSED if isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error) else ""
 
 
 class Sqlite3(SendsAtOnce):

@@ -1,4 +1,4 @@
-"""What PostgreSQL's five-character codes mean to an operator, for every driver that passes them on."""
+"""What PostgreSQL's five-character codes mean, for every driver that passes them on or knows which one fits."""
 
 from cdc_outbox.errors import (
     DatabaseAccessError,
@@ -29,6 +29,8 @@ _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
     ("55P03", TransactionConflictError),  # a lock was not to be had within lock_timeout
 )
 
+CLOSED, UNIQUE_VIOLATION, FAILED_TRANSACTION, CANCELED = "08003", "23505", "25P02", "57014"
+
 NO_DATABASE = "Create the database, or correct its name in the DSN."
 _HINTS = {
     "25006": "Write on the primary, in a transaction that is not read-only.",
@@ -47,3 +49,29 @@ def translate(sqlstate: str, message: str) -> DatabaseError | None:
         if sqlstate.startswith(prefix):
             return kind(" ".join(message.split()), sqlstate=sqlstate, hint=_HINTS.get(sqlstate))
     return None
+
+
+_CHECK_TABLE = "Compare the table with what this version writes: `cdc-outbox init SPEC --check`."
+_REFUSALS: tuple[tuple[str, str, str], ...] = (
+    (FAILED_TRANSACTION, "the transaction is aborted", "Roll back; put a statement that may fail into a savepoint."),
+    ("22", "a value does not fit the column's type", _CHECK_TABLE),
+    ("23", "a constraint does not allow the row", _CHECK_TABLE),
+    ("", "the statement failed", "The driver's error is the cause (__cause__); the server's log has the statement."),
+)
+"""The beginning of a code, what it means, and what to do."""
+
+
+def describe(sqlstate: str, kind: str) -> DatabaseError:
+    """Return our error for any code in words of ours: the server's may quote a value.
+
+    Args:
+        kind: The class of the driver's error.
+    """
+    origin = f"({', '.join(filter(None, [kind, sqlstate]))})"
+    if known := translate(sqlstate, f"the database cannot be used {origin}"):
+        return known
+    if sqlstate == CANCELED:
+        message = f"the statement was canceled, by statement_timeout or by an operator {origin}"
+        return TransactionConflictError(message, sqlstate=sqlstate)
+    message, hint = next((message, hint) for prefix, message, hint in _REFUSALS if sqlstate.startswith(prefix))
+    return DatabaseError(f"{message} {origin}", sqlstate=sqlstate, hint=hint)

@@ -1,0 +1,62 @@
+"""Run what writes events on the caller's connection, with our errors for whatever its driver raises."""
+
+from contextlib import suppress
+
+from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row, database_error
+from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION
+from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, NotInTransactionError
+from cdc_outbox.writer.outbox_statements import Insertion
+
+
+async def execute(driver: AsyncDriver, connection: AnyConnection, insertion: Insertion) -> list[Row]:
+    """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was.
+
+    Raises:
+        DuplicateEventError: The outbox holds an event with this id.
+        DatabaseError: The database refused, or cannot be reached; the driver's own error is the cause.
+    """
+    rows: list[Row] = []
+    step = insertion.steps[0]
+    try:
+        for step in insertion.steps:
+            if not (rows and step.reads_back):
+                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+    except BaseException as error:  # Ctrl-C, a cancelled task and gevent's timeouts too: a caller may commit after them
+        for undoing in insertion.undo_from(step):
+            with suppress(Exception):  # the database has undone all of the transaction
+                await driver.fetch(connection, undoing.sql, insertion.parameters)
+        ours = _error_of(error, insertion)
+        if ours is None:
+            raise
+        raise ours from error
+    return rows
+
+
+async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnection) -> None:
+    """Raise unless what is executed next is ended by the caller's commit or rollback.
+
+    Raises:
+        NotInTransactionError: It would be committed at once.
+        DatabaseError: As :func:`execute`; some drivers ask the server.
+    """
+    try:
+        joins = await driver.joins_transaction(connection)
+    except Exception as error:
+        ours = database_error(error)
+        if ours is None:
+            raise
+        raise ours from error
+    if not joins:
+        raise NotInTransactionError(
+            "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
+        )
+
+
+def _error_of(error: BaseException, insertion: Insertion) -> CdcOutboxError | None:
+    """Return our error for a driver's, ``None`` for any other."""
+    ours = database_error(error)
+    if ours is None or ours.sqlstate != UNIQUE_VIOLATION:
+        return ours
+    [draft, *others] = insertion.drafts
+    which = "one of these events" if others else f"an event with the id {draft.id}"
+    return DuplicateEventError(f"{which} is in the outbox already")
