@@ -4,11 +4,13 @@ Nothing foreign is imported here. ``cdc_outbox.monitoring.prometheus`` needs the
 ``cdc_outbox.monitoring.opentelemetry`` the extra ``otel``; they are imported by name.
 """
 
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring.health import Health, HealthLimits, HealthStatus, health_of
 from cdc_outbox.monitoring.server import Exposition, MonitorServer
 from cdc_outbox.telemetry import HasProgress, PausedPartition, Progress
 
 __all__ = [
+    "ConfigError",
     "Exposition",
     "HasProgress",
     "Health",

@@ -1,5 +1,6 @@
 """For users' tests and ours: the local stack, and what counts in memory."""
 
+from cdc_outbox.errors import ConfigError, OutboxError, StackError
 from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.events import OutboxEvents, assert_event, recorded_events
 from cdc_outbox.testing.faults import FaultReport, HandlerFaults
@@ -14,6 +15,7 @@ from cdc_outbox.testing.worker import Worker
 __all__ = [
     "AsyncMemoryOutbox",
     "Broker",
+    "ConfigError",
     "FaultReport",
     "HandlerFaults",
     "MariaDb",
@@ -23,10 +25,12 @@ __all__ = [
     "MemoryOutbox",
     "MemorySpan",
     "MemorySpans",
+    "OutboxError",
     "OutboxEvents",
     "Postgres",
     "Stack",
     "StackConfig",
+    "StackError",
     "Worker",
     "assert_event",
     "recorded_events",

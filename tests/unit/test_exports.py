@@ -1,6 +1,8 @@
 """Public names are listed by hand, sorted, and cost nothing that is not used."""
 
 import importlib
+import inspect
+import re
 import subprocess
 import sys
 
@@ -40,7 +42,48 @@ def test_what_a_service_can_catch_is_exported_where_it_is_raised() -> None:
     written = descendants(errors.OutboxError) | descendants(errors.DatabaseError) | {"ConfigError", "EventError"}
     operators = {"UnprovenDeliveryError"}  # raised by commands alone
     assert written - operators <= set(cdc_outbox.__all__)
-    assert descendants(errors.ConsumerError) | {"InboxError", "ConfigError"} <= set(consumer.__all__)
+    consumed = descendants(errors.ConsumerError) | descendants(errors.DatabaseError) | descendants(errors.BrokerError)
+    assert consumed | {"InboxError", "ConfigError", "NotInTransactionError"} <= set(consumer.__all__)
+
+
+PUBLIC = [
+    "cdc_outbox",
+    "cdc_outbox.consumer",
+    "cdc_outbox.contrib.alembic",
+    "cdc_outbox.contrib.django",
+    "cdc_outbox.monitoring",
+    "cdc_outbox.testing",
+]
+
+
+def exported(package: str) -> list[object]:
+    module = importlib.import_module(package)
+    return [getattr(module, name) for name in module.__all__]
+
+
+def documented_errors(package: str) -> set[str]:
+    """Return the errors of ours that the docstrings of a package's names promise below ``Raises:``."""
+    own = exported(package)
+    others = [each for other in PUBLIC if other != package for each in exported(other)]
+    documents: list[object] = [each for each in own if inspect.isroutine(each)]
+    for exported_class in filter(inspect.isclass, own):
+        for kind in exported_class.__mro__:
+            if kind in own or kind not in others:  # of what is inherited from another package's, that one promises
+                documents += [kind, *(member for name, member in vars(kind).items() if not name.startswith("_"))]
+    sections = [(inspect.getdoc(document) or "").partition("Raises:")[2] for document in documents]
+    ours = descendants(errors.CdcOutboxError)
+    return {name for section in sections for name in re.findall(r"\b\w+Error\b", section) if name in ours}
+
+
+@pytest.mark.parametrize("package", PUBLIC)
+def test_every_error_that_a_docstring_promises_is_exported_by_its_package(package: str) -> None:
+    assert documented_errors(package) <= set(importlib.import_module(package).__all__)
+
+
+def test_the_errors_of_docstrings_are_found() -> None:
+    assert {"NotInTransactionError", "DuplicateEventError", "EventError"} <= documented_errors("cdc_outbox")
+    assert {"BrokerUnavailableError", "SequenceGapError"} <= documented_errors("cdc_outbox.consumer")
+    assert "StackError" in documented_errors("cdc_outbox.testing")
 
 
 @pytest.mark.parametrize(

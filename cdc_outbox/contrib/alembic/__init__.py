@@ -12,12 +12,15 @@ from cdc_outbox.contrib.alembic.operations import (
     UpgradeOutboxOp,
 )
 from cdc_outbox.contrib.alembic.outbox_table import make_outbox_table
+from cdc_outbox.errors import ConfigError, OutboxError
 
 __all__ = [
+    "ConfigError",
     "CreateOutboxOp",
     "CreateOutboxPublicationOp",
     "DropOutboxOp",
     "DropOutboxPublicationOp",
+    "OutboxError",
     "UpgradeOutboxOp",
     "make_outbox_table",
 ]
