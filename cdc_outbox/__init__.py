@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         TransactionEndedError,
         TransactionTimeoutError,
     )
-    from cdc_outbox.event import Event, SequenceMode
+    from cdc_outbox.event import Event, RecordedEvent, SequenceMode
     from cdc_outbox.formats.event_format import EventFormat, PayloadType
     from cdc_outbox.formats.foreign import ForeignOutbox
     from cdc_outbox.formats.payload import TOMBSTONE, Tombstone
@@ -60,7 +60,7 @@ _HOMES = {
         "TransactionEndedError",
         "TransactionTimeoutError",
     ),
-    "event": ("Event", "SequenceMode"),
+    "event": ("Event", "RecordedEvent", "SequenceMode"),
     "formats.event_format": ("EventFormat", "PayloadType"),
     "formats.foreign": ("ForeignOutbox",),
     "formats.payload": ("TOMBSTONE", "Tombstone"),
@@ -97,6 +97,7 @@ __all__ = [
     "Partitions",
     "PayloadType",
     "PublicationPolicy",
+    "RecordedEvent",
     "SequenceMode",
     "StaleSequenceError",
     "TableNotFoundError",

@@ -1,4 +1,4 @@
-"""One fact about one aggregate, as the writer takes it and as the consumer gets it back."""
+"""One fact about one aggregate: as a service writes it, and as it was recorded."""
 
 import os
 import time
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from cdc_outbox.redaction import shortened
 
@@ -24,9 +24,7 @@ class SequenceMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One fact about one aggregate.
-
-    The caller gives the first four; the writer fills in the rest and returns the event with them.
+    """One fact about one aggregate, as a service gives it to an outbox.
 
     Args:
         aggregate_type: What kind of thing the fact is about; it picks the topic.
@@ -34,12 +32,11 @@ class Event:
         type: What happened, for example ``OrderPlaced``; it picks the handler.
         payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.formats.payload` lists what. A
             ``str`` is taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a
-            message without a value. ``None`` when a consumer got such a message.
+            message without a value.
         id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again after a commit
             whose outcome is unknown; what becomes of the second one depends on the mode (``docs/writing.md``).
-        sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
-        source: Which outbox wrote it, in which incarnation, for example ``orders.1``.
-        created_at: When the row was inserted, by the database's clock, in UTC.
+        sequence: The service's own version number, from 1, where the aggregate type is ``increasing``; ``None`` for
+            every other type.
         headers: Further text headers of the message; the writer accepts those that the table has a column for.
     """
 
@@ -49,15 +46,54 @@ class Event:
     payload: Any
     id: str | None = None
     sequence: int | None = None
-    source: str | None = None
-    created_at: datetime | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        number = f" #{self.sequence}" if self.sequence is not None else ""
-        # Its texts are as long as its writer likes, and this stands in errors and logs.
-        kind, of, aggregate = map(shortened, (self.type, self.aggregate_type, self.aggregate_id))
-        return f"{kind} {of}/{aggregate}{number} ({shortened(str(self.id))})"
+        return _name(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedEvent:
+    """An event that was written, as an outbox's ``add`` returns it, or received, as a handler is given it.
+
+    Args:
+        aggregate_type, aggregate_id, type, headers: As the service gave them to :class:`Event`.
+        payload: What ``add`` was given; on the consumer's side what the message holds, ``None`` if it has no value.
+        id: Unique for ever; a UUID as text where an :class:`Outbox` wrote the event.
+        created_at: When the row was inserted, by the database's clock, in UTC. Where the table has no column for it,
+            ``add`` gives the time of this machine, and a consumer the record's timestamp.
+        sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
+        source: Which outbox wrote it, in which incarnation, for example ``orders.1``; it may be ``None`` where the
+            aggregate type is not numbered.
+        is_written: ``False`` where ``add`` has not inserted the event: a policy declined it, or a consumer's handler
+            added it, and it is written at the end of the handler's transaction. ``created_at`` is the time of this
+            machine then, ``source`` is ``None``, and so is ``sequence`` unless the service gave it.
+    """
+
+    aggregate_type: str
+    aggregate_id: str
+    type: str
+    payload: Any
+    id: str
+    created_at: datetime
+    sequence: int | None = None
+    source: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    is_written: bool = True
+
+    def __str__(self) -> str:
+        return _name(self)
+
+
+EventT = TypeVar("EventT", Event, RecordedEvent)
+"""An event on one of the two sides."""
+
+
+def _name(event: Event | RecordedEvent) -> str:
+    number = f" #{event.sequence}" if event.sequence is not None else ""
+    # Its texts are as long as its writer likes, and this stands in errors and logs.
+    kind, of, aggregate = map(shortened, (event.type, event.aggregate_type, event.aggregate_id))
+    return f"{kind} {of}/{aggregate}{number} ({shortened(str(event.id))})"
 
 
 def new_event_id() -> str:

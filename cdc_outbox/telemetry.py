@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
 
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.redaction import shortened
 
@@ -148,7 +148,7 @@ class HasProgress(Protocol):
         """
 
 
-Arrival = tuple[Event, Message]
+Arrival = tuple[RecordedEvent, Message]
 """An event, and the message that brought it."""
 _Attributes = dict[str, str | int | bool]
 _LONGEST = 300
@@ -304,10 +304,10 @@ def _links(trace: Any, arrivals: Sequence[Arrival]) -> list[Any]:  # noqa: ANN40
     return made
 
 
-def _of_one(event: Event, message: Message) -> _Attributes:
+def _of_one(event: RecordedEvent, message: Message) -> _Attributes:
     """Return what tells one message from others: a span's attributes, or those of a batch's link."""
     told: dict[str, str | int | bool | None] = {
-        "messaging.message.id": event.id and shortened(event.id, _LONGEST),
+        "messaging.message.id": shortened(event.id, _LONGEST),
         "messaging.destination.name": message.topic,
         "messaging.destination.partition.id": None if message.partition is None else str(message.partition),
         "messaging.kafka.message.key": shortened(event.aggregate_id, _LONGEST),

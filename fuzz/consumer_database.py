@@ -18,7 +18,7 @@ from cdc_outbox.consumer.parked_events import Failure, ParkedCount, ParkedEvent,
 from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import DatabaseUnavailableError, OutboxError, TransactionConflictError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryDatabase
 from cdc_outbox.testing.memory_inbox import Remembered
@@ -128,7 +128,7 @@ class Connected(MemoryDatabase):
             finish(_waited(write))
         self._is_replaying = False
 
-    def effect(self, event: Event) -> None:
+    def effect(self, event: RecordedEvent) -> None:
         """Write what a handler writes."""
         self._look_alive("handler")
 
@@ -170,7 +170,7 @@ class Connected(MemoryDatabase):
         self._look_alive("find_parked")
         return await super().find_parked(connection, event_ids)
 
-    async def add(self, connection: Any, event: Event, message: Message, failure: Failure) -> None:
+    async def add(self, connection: Any, event: RecordedEvent, message: Message, failure: Failure) -> None:
         self._expect_lock(aggregate_of(event), blocks=failure.blocks)
         write = partial(super().add, connection, event, message, failure)
         await self._write("add", "parked", [event.id], write)

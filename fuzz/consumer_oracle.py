@@ -8,7 +8,7 @@ from cdc_outbox.consumer.item import identity_of
 from cdc_outbox.consumer.ordering import Aggregate, Watermark, aggregate_of, time_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.testing.memory_inbox import MemoryRow
 from fuzz.consumer_world import GAPLESS, LATEST, MENDED, NONE, RETRY_ATTEMPTS, WATERMARK, World
@@ -28,7 +28,7 @@ class Oracle:
     """
 
     world: World
-    written: dict[str, Event] = field(default_factory=dict)
+    written: dict[str, RecordedEvent] = field(default_factory=dict)
     disordered: set[Aggregate] = field(default_factory=set)
     skipped: set[str] = field(default_factory=set)
     holes: set[tuple[Aggregate, int | None]] = field(default_factory=set)
@@ -42,7 +42,7 @@ class Oracle:
         assert not self.world.server.broken, self.world.server.broken[0]
         committed = self.world.server.committed
         self._claimed |= committed.claims
-        ids = [event.id or "" for event in committed.effects]
+        ids = [event.id for event in committed.effects]
         assert len(ids) == len(set(ids)), "an effect happened twice"
         self._check_claims(set(ids))
         self._check_order()
@@ -109,7 +109,7 @@ class Oracle:
 
     def _check_order(self) -> None:
         committed = self.world.server.committed
-        orders: defaultdict[Aggregate, list[Event]] = defaultdict(list)
+        orders: defaultdict[Aggregate, list[RecordedEvent]] = defaultdict(list)
         for event in committed.effects:
             if event.id not in self.forced:
                 orders[aggregate_of(event)].append(event)
@@ -122,7 +122,7 @@ class Oracle:
             elif aggregate.aggregate_type != NONE:
                 assert sequences == sorted(set(sequences)), f"{aggregate} is out of order"
             elif aggregate not in self.disordered:
-                places = [numbers[event.id or ""] for event in events]
+                places = [numbers[event.id] for event in events]
                 assert places == sorted(places), f"{aggregate} is out of order"
 
     def _numbers_of(self, aggregate: Aggregate, last: int) -> list[int]:
@@ -138,7 +138,7 @@ class Oracle:
             }
         )
 
-    def _is_skipped(self, event: Event) -> bool:
+    def _is_skipped(self, event: RecordedEvent) -> bool:
         return (aggregate_of(event), event.sequence) in self.holes
 
     def _check_marks(self) -> None:
@@ -176,6 +176,6 @@ class Oracle:
         assert event.id in parked | self._claimed | self.skipped or is_stale, f"{event} is lost"
 
 
-def has_handler(event: Event) -> bool:
+def has_handler(event: RecordedEvent) -> bool:
     """Tell whether an event has effects."""
     return event.type.endswith("-done")

@@ -12,7 +12,7 @@ from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of, time_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import DatabaseUnavailableError, TransactionConflictError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.testing.memory_inbox import Remembered
 from fuzz.consumer_operator import Operator
@@ -82,7 +82,7 @@ class Story(RuleBasedStateMachine):
         self._heads: dict[Aggregate, int] = {}
         self._homes: dict[tuple[str, str], TopicPartition] = {}
         self._sources = dict.fromkeys(KINDS, 1)
-        self._withheld: list[Event] = []
+        self._withheld: list[RecordedEvent] = []
         self._told = ExitStack()
         self._told.enter_context(told_by(self.world))
 
@@ -260,13 +260,13 @@ class Story(RuleBasedStateMachine):
     def _aggregate(self, kind: str, number: str) -> Aggregate:
         return Aggregate(f"{kind}.{self._sources[kind]}", kind, number)
 
-    def _written(self, kind: str, number: str, *, is_heard: bool = True) -> Event:
+    def _written(self, kind: str, number: str, *, is_heard: bool = True) -> RecordedEvent:
         aggregate = self._aggregate(kind, number)
         self._heads[aggregate] = head = self._heads.get(aggregate, 0) + (2 if kind == INCREASING else 1)
         return self._made(aggregate, head, f"{kind}-{'done' if is_heard else 'unheard'}")
 
-    def _made(self, aggregate: Aggregate, sequence: int, event_type: str) -> Event:
-        event = Event(
+    def _made(self, aggregate: Aggregate, sequence: int, event_type: str) -> RecordedEvent:
+        event = RecordedEvent(
             id=self.world.new_id(),
             aggregate_type=aggregate.aggregate_type,
             aggregate_id=aggregate.aggregate_id,
@@ -274,11 +274,12 @@ class Story(RuleBasedStateMachine):
             payload={},
             sequence=None if aggregate.aggregate_type == NONE else sequence,
             source=aggregate.source,
+            created_at=self.world.moment,
         )
-        self.oracle.written[event.id or ""] = event
+        self.oracle.written[event.id] = event
         return event
 
-    def _send(self, event: Event, value: bytes = b"{}") -> None:
+    def _send(self, event: RecordedEvent, value: bytes = b"{}") -> None:
         home = self._homes.get((event.aggregate_type, event.aggregate_id), PLACES[int(event.aggregate_id)])
         self.world.append(home, replace(CONTRACT.message_of(event), value=value))
 

@@ -25,7 +25,7 @@ from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.stats import ConsumerStats
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers.immediate import Meanwhile, finish, nothing_else
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.message import Message
 from cdc_outbox.telemetry import NoMetrics
@@ -186,9 +186,9 @@ class Running:
     def _step(self, name: str) -> None:
         self.world.step(self, name)
 
-    def _apply(self, event: Event, connection: Connected) -> None:
-        self.begun[event.id or ""] += 1
-        fault = self.world.faults.get(event.id or "")
+    def _apply(self, event: RecordedEvent, connection: Connected) -> None:
+        self.begun[event.id] += 1
+        fault = self.world.faults.get(event.id)
         connection.effect(event)
         if fault is not None and fault.times > 0:
             fault.times -= 1

@@ -22,7 +22,7 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.consumer import Consumer
 from cdc_outbox.contract.wire import BINARY_NAMES, WireContract
 from cdc_outbox.testing import Stack, StackConfig
@@ -168,7 +168,7 @@ class Run:
     def __init__(self, service: Service, random: Random) -> None:
         self.service, self.pipeline = service, service.pipeline
         self._random = random
-        self.good: dict[int, list[Event]] = {}
+        self.good: dict[int, list[RecordedEvent]] = {}
 
     def send(self, records: int, *, hostile: Sequence[int], good: Sequence[int]) -> None:
         """Send so many random records to some partitions, and good events to some.
@@ -197,7 +197,7 @@ class Run:
             producer.flush()
         assert sum(self.pipeline.stack.broker.ends(topic).values()) == records
 
-    def _write(self, count: int, aggregate_id: str) -> list[Event]:
+    def _write(self, count: int, aggregate_id: str) -> list[RecordedEvent]:
         spec = self.pipeline.spec
         event = Event(aggregate_type="order", aggregate_id=aggregate_id, type="OrderPlaced", payload={})
         with psycopg.connect(self.pipeline.dsn) as connection:

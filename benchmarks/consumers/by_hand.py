@@ -67,7 +67,7 @@ class Batched:
     def _row(self, record: Record) -> Row | None:
         """Return what the handler needs of an event."""
         event = self._contract.event_of(message_of(record))
-        return (event.id or "", event.aggregate_id, event.payload["customer"]) if event.type == EVENT_TYPE else None
+        return (event.id, event.aggregate_id, event.payload["customer"]) if event.type == EVENT_TYPE else None
 
 
 class Pipelined(Batched):

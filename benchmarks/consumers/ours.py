@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import psycopg
 
 from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
-from cdc_outbox.consumer import Consumer, EffectsDatabase, Event
+from cdc_outbox.consumer import Consumer, EffectsDatabase, RecordedEvent
 
 
 class Ours:
@@ -26,7 +26,7 @@ class Ours:
 
     def _register(self) -> None:
         @self.consumer.on(EVENT_TYPE)  # type: ignore[untyped-decorator]
-        def place(event: Event, connection: psycopg.Connection[Any]) -> None:
+        def place(event: RecordedEvent, connection: psycopg.Connection[Any]) -> None:
             upsert(connection, _row(event))
 
 
@@ -41,9 +41,9 @@ class OursOnBatch(Ours):
 
     def _register(self) -> None:
         @self.consumer.on_batch(EVENT_TYPE)  # type: ignore[untyped-decorator]
-        def place(events: Sequence[Event], connection: psycopg.Connection[Any]) -> None:
+        def place(events: Sequence[RecordedEvent], connection: psycopg.Connection[Any]) -> None:
             upsert_all(connection, [_row(event) for event in events])
 
 
-def _row(event: Event) -> Row:
-    return event.id or "", event.aggregate_id, event.payload["customer"]
+def _row(event: RecordedEvent) -> Row:
+    return event.id, event.aggregate_id, event.payload["customer"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from benchmarks.consumers.work import AGGREGATE_TYPE, EVENT_TYPE, contract_of
-from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.event import RecordedEvent, new_event_id
 from cdc_outbox.testing import Stack
 
 PARTITIONS = 4
@@ -36,7 +36,7 @@ def fill(stack: Stack, name: str, *, events: int, per_aggregate: int, open_at_on
     producer = Producer({**settings, "partitioner": "murmur2", "max.in.flight": 1})
     contract, payload, last_ids = contract_of(name), _payload(), dict[int, str]()
     for aggregate_id, sequence in _numbers(events, per_aggregate, open_at_once):
-        event = Event(
+        event = RecordedEvent(
             id=new_event_id(),
             aggregate_type=AGGREGATE_TYPE,
             aggregate_id=str(aggregate_id),
@@ -48,10 +48,10 @@ def fill(stack: Stack, name: str, *, events: int, per_aggregate: int, open_at_on
         )
         message = contract.message_of(event)
 
-        def note(error: KafkaError | None, record: "Message[bytes, bytes]", event: Event = event) -> None:
+        def note(error: KafkaError | None, record: "Message[bytes, bytes]", event: RecordedEvent = event) -> None:
             if error is not None:
                 raise KafkaException(error)
-            last_ids[record.partition() or 0] = event.id or ""
+            last_ids[record.partition() or 0] = event.id
 
         while producer.poll(0) or len(producer) > 50_000:
             producer.poll(0.01)

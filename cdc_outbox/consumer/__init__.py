@@ -42,7 +42,7 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
     WatermarkMovedError,
 )
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.telemetry import Telemetry
@@ -63,7 +63,6 @@ __all__ = [
     "DatabaseError",
     "DatabaseUnavailableError",
     "EffectsDatabase",
-    "Event",
     "Fate",
     "ForeignOutbox",
     "Handler",
@@ -84,6 +83,7 @@ __all__ = [
     "ParkFullError",
     "PartitionLostError",
     "PayloadType",
+    "RecordedEvent",
     "Replayed",
     "Retry",
     "Selection",

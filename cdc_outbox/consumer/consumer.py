@@ -267,7 +267,7 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         )
 
         @consumer.on("OrderPlaced")
-        def ship(event: Event, connection: psycopg.Connection) -> None:
+        def ship(event: RecordedEvent, connection: psycopg.Connection) -> None:
             connection.execute("insert into shipments …")
 
         consumer.run()
@@ -353,7 +353,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
         consumer = AsyncConsumer(name="shipping", contract=…, kafka="localhost:9092", database=connect)
 
         @consumer.on("OrderPlaced")
-        async def ship(event: Event, connection: psycopg.AsyncConnection) -> None:
+        async def ship(event: RecordedEvent, connection: psycopg.AsyncConnection) -> None:
             await connection.execute("insert into shipments …")
 
         await consumer.run()

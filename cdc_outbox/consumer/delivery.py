@@ -379,7 +379,7 @@ def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, 
     """
     ranks = dict(parked)
     for event, aggregate, verdict, _ in judgements:
-        rank = ranks.setdefault(event.id or "", (aggregate, event.sequence))
+        rank = ranks.setdefault(event.id, (aggregate, event.sequence))
         if verdict is Verdict.PARKED and rank != (aggregate, event.sequence):
             raise MessageError(f"{event} has the id of another event, which is set aside")
 

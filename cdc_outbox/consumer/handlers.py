@@ -29,7 +29,7 @@ from cdc_outbox.errors import (
     TransactionEndedError,
     TransactionTimeoutError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.redaction import SecretRedactor, shortened, visible_controls
 from cdc_outbox.telemetry import HandlerTelemetry, NoSpans, Telemetry
 
@@ -42,9 +42,9 @@ else:
 
     ConnectionT = TypeVar("ConnectionT")
 
-Handler = Callable[[Event, ConnectionT], object]
+Handler = Callable[[RecordedEvent, ConnectionT], object]
 """The user's callback: the event, and the connection whose transaction is open. What it returns is ignored."""
-BatchHandler = Callable[[list[Event], ConnectionT], object]
+BatchHandler = Callable[[list[RecordedEvent], ConnectionT], object]
 """The same for several events at once, in order."""
 
 
@@ -159,7 +159,7 @@ _OURS = f"{__name__.partition('.')[0]}."
 class Gathered(Protocol):
     """What is gathered during a transaction."""
 
-    def caused_by(self, events: Sequence[Event]) -> None:
+    def caused_by(self, events: Sequence[RecordedEvent]) -> None:
         """Take what comes from here on for a consequence of these events."""
 
 
@@ -204,7 +204,7 @@ class HandlerRunner:
         self._pipeline = pipeline
         self._error_texts = error_texts
 
-    def has_handler(self, event: Event) -> bool:
+    def has_handler(self, event: RecordedEvent) -> bool:
         """Tell whether anybody listens."""
         return self._handlers.get(event.type) is not None
 
@@ -336,7 +336,7 @@ def ours_of(error: BaseException) -> CdcOutboxError | None:
     return error if isinstance(error, CdcOutboxError) else translate(error)
 
 
-def several(events: Sequence[Event]) -> str:
+def several(events: Sequence[RecordedEvent]) -> str:
     """Name events: the first, and how many more there are."""
     if not events:
         return "no event"

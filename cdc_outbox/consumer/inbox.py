@@ -38,7 +38,7 @@ from cdc_outbox.errors import (
     SequenceConflictError,
     SequenceGapError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 
 
 class _Received(NamedTuple):
@@ -69,11 +69,11 @@ class _Inbox:
     def _stores(self, driver: AsyncDriver) -> Stores:
         return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
 
-    async def _enter(self, driver: AsyncDriver, connection: AnyConnection, event: Event) -> "_Received":
+    async def _enter(self, driver: AsyncDriver, connection: AnyConnection, event: RecordedEvent) -> "_Received":
         """Claim and judge, and raise where nobody may go on."""
         stores = self._stores(driver)
-        if event.aggregate_type not in self._orders or not event.id:
-            raise MessageError(f"{event} has no id, or the contract does not know its aggregate type")
+        if event.aggregate_type not in self._orders:
+            raise MessageError(f"the contract does not know the aggregate type of {event}")
         order = self._orders[event.aggregate_type]
         if not await driver.joins_transaction(connection):
             raise NotInTransactionError(
@@ -131,7 +131,7 @@ class Inbox(_Inbox):
     """
 
     @contextmanager
-    def receiving(self, connection: AnyConnection, event: Event) -> Iterator[Verdict]:
+    def receiving(self, connection: AnyConnection, event: RecordedEvent) -> Iterator[Verdict]:
         """Claim an event at the start of the block, and move its aggregate's watermark at the end.
 
         The transaction is the caller's, under READ COMMITTED. Have the event's effects in the block where the verdict
@@ -139,7 +139,7 @@ class Inbox(_Inbox):
 
         Raises:
             NotInTransactionError: Nobody has opened a transaction; nothing was claimed.
-            MessageError: The event has no id, or the contract does not know its aggregate type.
+            MessageError: The contract does not know the event's aggregate type.
             SequenceGapError, SequenceConflictError, ConsumerError: The event may not be applied; roll back.
             TransactionEndedError: The block ended the transaction and began another.
             WatermarkMovedError: Another process was at the same aggregate; roll back and try again.
@@ -160,7 +160,7 @@ class AsyncInbox(_Inbox):
     """The twin of :class:`Inbox` for asynchronous connections."""
 
     @asynccontextmanager
-    async def receiving(self, connection: AnyConnection, event: Event) -> AsyncIterator[Verdict]:
+    async def receiving(self, connection: AnyConnection, event: RecordedEvent) -> AsyncIterator[Verdict]:
         """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
         with translated_for_caller():
             received = await self._enter(find_async_driver(connection), connection, event)

@@ -2,13 +2,14 @@
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason
 from cdc_outbox.contract.wire import BINARY_NAMES, WireContract
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats import envelope, foreign
 from cdc_outbox.message import Message
 
@@ -76,6 +77,8 @@ def _fields_in(message: Message, contract: WireContract) -> dict[str, str]:
 
 _FROM_MESSAGE = TopicPartition("", -1)
 _UNKNOWN = Aggregate("", "", "")
+_UNKNOWN_TIME = datetime.max.replace(tzinfo=UTC)
+"""Of a message that cannot be read: later than any purge, because its id was never claimed and is not forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,7 @@ class Item:
         place: The topic-partition whose owner applies it; by default the one that it came from.
     """
 
-    event: Event
+    event: RecordedEvent
     message: Message
     failure: Failure | None = None
     parked: ParkedEvent | None = None
@@ -108,8 +111,8 @@ class Item:
 
     @property
     def event_id(self) -> str:
-        """The event's id; every event that was read has one."""
-        return self.event.id or ""
+        """The event's id."""
+        return self.event.id
 
     @property
     def is_unreadable(self) -> bool:
@@ -173,13 +176,14 @@ def unreadable(
         aggregate: What it can be told to be of; of what is parked, the row tells.
     """
     source, aggregate_type, aggregate_id = parked.aggregate if parked else aggregate or _UNKNOWN
-    event = Event(
+    event = RecordedEvent(
         source=source or None,
         aggregate_type=aggregate_type,
         aggregate_id=aggregate_id,
         type="",
         payload=None,
         id=parked.event_id if parked else identity_of(message),
+        created_at=_UNKNOWN_TIME,
     )
     failure = Failure(
         reason=Reason.UNREADABLE,

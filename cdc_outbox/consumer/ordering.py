@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 
 _TIMED = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """A UUIDv7 as our writer writes it."""
@@ -138,7 +138,7 @@ class Judgement(NamedTuple):
         last: The aggregate's watermark just before this event, 0 where there is none.
     """
 
-    event: Event
+    event: RecordedEvent
     aggregate: Aggregate
     verdict: Verdict
     last: int
@@ -157,13 +157,13 @@ class Move(NamedTuple):
     parked: int = 0
 
 
-def aggregate_of(event: Event) -> Aggregate:
+def aggregate_of(event: RecordedEvent) -> Aggregate:
     """Return the aggregate whose watermark judges an event."""
     return Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
 
 
 def judge(
-    events: Sequence[Event],
+    events: Sequence[RecordedEvent],
     memory: Memory,
     order_of: Callable[[str], Order],
     *,
@@ -183,7 +183,7 @@ def judge(
     state = _State(memory, redone, behind)
     judgements = []
     for event in events:
-        aggregate, event_id = aggregate_of(event), event.id or ""
+        aggregate, event_id = aggregate_of(event), event.id
         last = state.last(aggregate)
         if event_id in forced:
             verdict = Verdict.NEXT if state.take(event_id) else Verdict.DUPLICATE
@@ -299,19 +299,19 @@ class _State:
         # What comes out of the park comes in order and from its first: nothing is before it but what stopped it.
         return aggregate in self.blocked and event_id not in self.redone
 
-    def may_be_forgotten(self, event: Event) -> bool:
+    def may_be_forgotten(self, event: RecordedEvent) -> bool:
         horizon = self.memory.purged_before
         if horizon is None or event.id in self.redone:
             return False
-        made = time_of(event.id or "")
+        made = time_of(event.id)
         if made is not None:
             return made < horizon
         # An id that tells no time was forgotten by when it was claimed, which is after the event was created.
-        return event.created_at is not None and event.created_at < horizon + UNTIMED_LAG
+        return event.created_at < horizon + UNTIMED_LAG
 
 
-def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
-    is_new = order.by_watermark or state.take(event.id or "")
+def _verdict(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
+    is_new = order.by_watermark or state.take(event.id)
     if event.sequence is None or order.mode is SequenceMode.NONE:
         return _anywhere(event, aggregate, state) if is_new else Verdict.DUPLICATE
     if event.sequence > last:
@@ -325,21 +325,21 @@ def _verdict(event: Event, aggregate: Aggregate, last: int, order: Order, state:
     return Verdict.DUPLICATE if order.mode is _GAPLESS else Verdict.EXPIRED
 
 
-def _anywhere(event: Event, aggregate: Aggregate, state: _State) -> Verdict:
+def _anywhere(event: RecordedEvent, aggregate: Aggregate, state: _State) -> Verdict:
     """Return the verdict on a new event that has no place of its own among the others."""
     # What is behind another is applied after it, and then nobody asks again whether it was before.
     if state.may_be_forgotten(event):
         return Verdict.EXPIRED
-    return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
+    return Verdict.BEHIND if state.is_blocked(aggregate, event.id) else _NEXT
 
 
-def _later(event: Event, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
+def _later(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
     """Return the verdict on a new event whose sequence was not reached yet."""
     if order.latest:
         return _NEXT
     if order.mode is _GAPLESS:
         return _NEXT if event.sequence == last + 1 else Verdict.GAP
-    return Verdict.BEHIND if state.is_blocked(aggregate, event.id or "") else _NEXT
+    return Verdict.BEHIND if state.is_blocked(aggregate, event.id) else _NEXT
 
 
 def orders_of(contract: WireContract) -> Mapping[str, Order]:

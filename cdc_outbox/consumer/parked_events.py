@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, Verdict
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 
 Rank = tuple[Aggregate, int | None]
@@ -154,7 +154,7 @@ class ParkStore(Protocol):
     async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> Mapping[str, Rank]:
         """Return those ids that are parked, and the rank of the event that is parked under each."""
 
-    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
+    async def add(self, connection: AnyConnection, event: RecordedEvent, message: Message, failure: Failure) -> None:
         """Park an event; one that is parked already stays as it is."""
 
     async def remove(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:

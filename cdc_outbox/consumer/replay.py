@@ -294,7 +294,7 @@ class Imagined:
     def apply(self, judgements: Sequence[Judgement], memory: Memory) -> None:
         """Take note of what these would have done."""
         for judgement in judgements:
-            event, event_id = judgement.event, judgement.event.id or ""
+            event, event_id = judgement.event, judgement.event.id
             aggregate = aggregate_of(event)
             mark = self.marks.get(aggregate, memory.marks.get(aggregate, Watermark()))
             if judgement.verdict is Verdict.NEXT:

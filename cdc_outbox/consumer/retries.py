@@ -31,7 +31,7 @@ from cdc_outbox.errors import (
     TransactionConflictError,
     TransactionTimeoutError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 
 _MAX_DOUBLINGS = 60
 """More make a number that no float holds."""
@@ -306,7 +306,7 @@ class CircuitBreaker:
         """Whether there is an outage, so that one event is tried, and nothing counts."""
         return self.cause is not None
 
-    def failed(self, event: Event, cause: Cause) -> bool:
+    def failed(self, event: RecordedEvent, cause: Cause) -> bool:
         """Note that an event's handler failed, and return whether the circuit is open.
 
         An open circuit stays open whatever is in the way: what was unreachable is starting up, or full, a moment later.
@@ -346,7 +346,7 @@ _FAILED_TRANSACTION = "25P02"
 
 
 def error_of(
-    error: Exception, events: Sequence[Event], text_of: Callable[[BaseException], str]
+    error: Exception, events: Sequence[RecordedEvent], text_of: Callable[[BaseException], str]
 ) -> CdcOutboxError | None:
     """Return our error for one that a transaction raised, ``None`` for a bug of ours.
 
@@ -359,14 +359,14 @@ def error_of(
     return _aborted(error, events) or ours_of(error) or _refused(error, events, text_of(error))
 
 
-def _aborted(error: Exception, events: Sequence[Event]) -> ConsumerError | None:
+def _aborted(error: Exception, events: Sequence[RecordedEvent]) -> ConsumerError | None:
     """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
     if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
         return None
     return TransactionAbortedError(f"a handler of {several(events)} swallowed an SQL error")
 
 
-def _refused(error: Exception, events: Sequence[Event], text: str) -> CdcOutboxError | None:
+def _refused(error: Exception, events: Sequence[RecordedEvent], text: str) -> CdcOutboxError | None:
     """Return the error of what the database refused; what our own code raises is no event's fault."""
     if isinstance(error, ConnectionError | TimeoutError):
         return database_error(error)

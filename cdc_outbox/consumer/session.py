@@ -41,7 +41,7 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     TableNotFoundError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 
 _log = logging.getLogger(__name__)
 
@@ -169,9 +169,9 @@ class Session:
         database = await self.open()
         return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
 
-    async def recall(self, events: Sequence[Event]) -> Memory:
+    async def recall(self, events: Sequence[RecordedEvent]) -> Memory:
         """Return what is remembered of events, and claim none."""
-        ids = [event.id or "" for event in events]
+        ids = [event.id for event in events]
         async with self._transaction() as (stores, connection):
             seen = await stores.inbox.find_claims(connection, ids)
             return Memory(

@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.consumer.claims import columns_of
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.inbox_tables import Statements
-from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import (
     Due,
     Failure,
@@ -24,7 +24,7 @@ from cdc_outbox.consumer.parked_events import (
     written_headers,
 )
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 
 _LOOKED_AT = 4
@@ -44,14 +44,12 @@ class SqlPark:
         rows = await self._sql.fetch(connection, "find_parked", event_ids=list(event_ids))
         return {event_id: (Aggregate(*names), sequence) for event_id, *names, sequence in rows}
 
-    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
+    async def add(self, connection: AnyConnection, event: RecordedEvent, message: Message, failure: Failure) -> None:
         """Insert one row."""
         await self._sql.fetch(
             connection,
             "add",
-            source=event.source or "",
-            aggregate_type=event.aggregate_type,
-            aggregate_id=event.aggregate_id,
+            **aggregate_of(event)._asdict(),
             event_id=event.id,
             type=_without_nul(event.type),
             sequence=event.sequence,

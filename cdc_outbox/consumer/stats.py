@@ -218,11 +218,7 @@ class ConsumerStats:
         ]
         ends = Counter([(shortened(event.type), outcome) for event, outcome in ended])
         now, applied = datetime.now(UTC), Outcome.APPLIED
-        ways = [
-            (now - event.created_at).total_seconds()
-            for event, outcome in ended
-            if outcome is applied and event.created_at
-        ]
+        ways = [(now - event.created_at).total_seconds() for event, outcome in ended if outcome is applied]
         for (event_type, outcome), events in ends.items():
             self.outcomes[outcome] += events
             self._metrics.count(

@@ -11,7 +11,7 @@ from typing import Any
 from cdc_outbox.consumer.fencing import TopicId, TopicPartition, partition_of
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerUnavailableError, ConfigError, MessageError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
@@ -218,7 +218,7 @@ class Selection:
         topic: One of the contract's; ``None`` for all.
         aggregate: Its type and its id.
         event_type: For example ``OrderPlaced``.
-        since: Events created at this time or later (``Event.created_at``).
+        since: Events created at this time or later (``RecordedEvent.created_at``).
         before: Events created earlier than this.
         partition: With ``topic``, unless there is but one.
         first_offset: In that partition, like ``last_offset``, which is counted in.
@@ -260,14 +260,14 @@ class Selection:
             raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
         return topics
 
-    def takes(self, event: Event) -> bool:
+    def takes(self, event: RecordedEvent) -> bool:
         """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
         made = event.created_at
         return (
             self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
             and self.event_type in {None, event.type}
-            and (self.since is None or (made is not None and made >= self.since.astimezone(UTC)))
-            and (self.before is None or (made is not None and made < self.before.astimezone(UTC)))
+            and (self.since is None or made >= self.since.astimezone(UTC))
+            and (self.before is None or made < self.before.astimezone(UTC))
         )
 
     @property

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_outbox.errors import ConfigError, MessageError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
 from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
@@ -184,13 +184,13 @@ class WireContract:
             )
         return self.aggregates[aggregate_type]
 
-    def message_of(self, event: Event) -> Message:
+    def message_of(self, event: RecordedEvent) -> Message:
         """Return the message that a written event becomes; the inverse of :meth:`event_of`.
 
         The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it; the header has it whole. An
         expanded payload stands there as it was written; Debezium's says the same in other words.
         """
-        written = cloudevents.encoded(event, self.format)
+        written = cloudevents.encoded(event, self.format, event.id, event.created_at)
         placed = _attributes(event, self.placed)
         extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
         headers = {self.id_header: event.id} | placed | {header: written.headers.get(header) for header in extra}
@@ -200,17 +200,17 @@ class WireContract:
             key=event.aggregate_id.encode(),
             value=self._value(written),
             headers=tuple((name, None if value is None else str(value).encode()) for name, value in headers.items()),
-            timestamp_ms=None if event.created_at is None else to_milliseconds(event.created_at),
+            timestamp_ms=to_milliseconds(event.created_at),
         )
 
-    def event_of(self, message: Message) -> Event:
+    def event_of(self, message: Message) -> RecordedEvent:
         """Return the event that a message carries.
 
         Raises:
             MessageError: The message does not keep the contract: the name of a header is not UTF-8, the id or
                 the type is missing, a header of the contract is not UTF-8 or appears with two values, the sequence
                 is no positive number or is missing where the contract promises one, the aggregate type is unknown,
-                the payload is not JSON.
+                the payload is not JSON, neither a header nor the record's timestamp tells when the event was created.
 
         Of headers that the contract does not name, those that are text are taken along, each with its first value.
         """
@@ -230,7 +230,7 @@ class WireContract:
         numbered = self._is_numbered(aggregate_type, message)
         if numbered and (sequence is None or not source):
             raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
-        event = Event(
+        event = RecordedEvent(
             id=_required(headers, self.id_header, message),
             type=_required(headers, names.type, message),
             aggregate_type=aggregate_type,
@@ -246,11 +246,12 @@ class WireContract:
         except ValueError as error:
             raise _broken(message, str(error)) from error
         # Half a surrogate pair, which JSON can escape, is no text that a database takes.
-        if not f"{decoded.id}{decoded.type}{decoded.aggregate_type}{decoded.aggregate_id}{decoded.source}".isascii():
-            _refuse_halves(decoded, message)
+        texts = f"{decoded.id}{decoded.type}{decoded.aggregate_type}{decoded.aggregate_id}{decoded.source}"
+        if not texts.isascii():
+            _refuse_halves(texts, message)
         return decoded
 
-    def _value(self, event: Event) -> bytes | None:
+    def _value(self, event: RecordedEvent) -> bytes | None:
         encoded = None if event.payload is None else payload.encode(event.payload)
         if self.fields and not isinstance(encoded, bytes):
             attributes = _attributes(event, self.fields)
@@ -317,7 +318,7 @@ class WireContract:
         names = self._names_in({name for name, value in message.headers if value is not None})
         return name in {self.id_header, *names.placed().values(), *self.extra_headers}
 
-    def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime | None:
+    def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime:
         """Take the time of creation out of the headers; without such a header it is the record's timestamp.
 
         Other outboxes may write anything under the name, which is left among the headers then.
@@ -355,9 +356,9 @@ def _required(headers: dict[str, str], name: str, message: Message) -> str:
 
 
 def _sequence(text: str | None, message: Message) -> int:
-    if text is None or not _NUMBER.fullmatch(text) or int(text) > _MAX_SEQUENCE:
+    if text is None or not _NUMBER.fullmatch(text) or (number := int(text)) > _MAX_SEQUENCE:
         raise _broken(message, f"the sequence {(text or '')[:40]!r} is not a positive number")
-    return int(text)
+    return number
 
 
 def _key(message: Message) -> str:
@@ -369,26 +370,26 @@ def _key(message: Message) -> str:
         raise _broken(message, "the key is not UTF-8") from error
 
 
-def _recorded_at(message: Message) -> datetime | None:
-    if message.timestamp_ms is None:
-        return None
+def _recorded_at(message: Message) -> datetime:
+    if message.timestamp_ms is None:  # Debezium and Kafka give every record one
+        raise _broken(message, "neither a header nor a timestamp tells when its event was created")
     try:
         return from_milliseconds(message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
 
 
-def _attributes(event: Event, names: Mapping[str, str]) -> dict[str, str | int | None]:
-    """Return attributes by their names, as the connector writes them: a time as a number, none where none is known."""
+def _attributes(event: RecordedEvent, names: Mapping[str, str]) -> dict[str, str | int | None]:
+    """Return attributes by their names, as the connector writes them: a time as a number."""
     found = {name: getattr(event, role) for role, name in names.items() if role != "created_at"}
-    if event.created_at is not None and "created_at" in names:
+    if "created_at" in names:
         found[names["created_at"]] = to_microseconds(event.created_at)
     return found
 
 
-def _refuse_halves(event: Event, message: Message) -> None:
+def _refuse_halves(texts: str, message: Message) -> None:
     try:
-        "".join((event.id or "", event.type, event.aggregate_type, event.aggregate_id, event.source or "")).encode()
+        texts.encode()
     except UnicodeEncodeError as error:
         raise _broken(message, "half of a surrogate pair stands in its id, type, aggregate or source") from error
 

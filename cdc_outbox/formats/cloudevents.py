@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, EventT, RecordedEvent
 from cdc_outbox.formats import payload
 from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat
 from cdc_outbox.formats.payload import TOMBSTONE
@@ -33,15 +33,19 @@ ROW_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
 """Headers that a format makes of columns which are placed anyway or nowhere, each with the event's attribute."""
 
 
-def encoded(event: Event, event_format: EventFormat) -> Event:
+def encoded(event: EventT, event_format: EventFormat, event_id: str, created_at: datetime) -> EventT:
     """Return the event with the headers and the payload that its format adds.
+
+    Args:
+        event_id: The event's; one that a service gives may have none yet.
+        created_at: The event's, or now where it is not written yet.
 
     Raises:
         EventError: The payload is not JSON.
     """
     if event_format in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
         return event
-    time = time_of(event)
+    time = time_of(event_id, created_at)
     if event_format is EventFormat.CLOUDEVENTS_BINARY:
         kind = _BYTES if isinstance(event.payload, (bytes, bytearray, memoryview)) else _JSON
         added = {"ce_specversion": _SPECVERSION, "ce_time": time, _CONTENT_TYPE: kind}
@@ -49,16 +53,18 @@ def encoded(event: Event, event_format: EventFormat) -> Event:
     if event.payload is TOMBSTONE or event.payload is None:
         return event
     headers = {**event.headers, _CONTENT_TYPE: f"{_ENVELOPE}+json"}
-    return replace(event, headers=headers, payload=_envelope(event, time))
+    return replace(event, headers=headers, payload=_envelope(event, event_id, time))
 
 
-def decoded(event: Event) -> Event:
+def decoded(event: RecordedEvent) -> RecordedEvent:
     """Return the event without what a format added, whichever it was.
 
     Raises:
         ValueError: It says that it is an envelope, and is none.
     """
     headers = event.headers
+    if not headers:
+        return event
     content_type = headers.get(_CONTENT_TYPE, "")
     if content_type.lower().startswith(_ENVELOPE):
         content = event.payload
@@ -86,24 +92,24 @@ def says_envelope(header: str, value: bytes | None) -> bool:
     return header == _CONTENT_TYPE and value is not None and value.lower().startswith(_ENVELOPE.encode())
 
 
-def time_of(event: Event) -> str:
-    """Return when the event was made, in RFC 3339: what a UUIDv7 says, so that writing it again changes nothing.
+def time_of(event_id: str, created_at: datetime) -> str:
+    """Return when an event was made, in RFC 3339: what a UUIDv7 says, so that writing it again changes nothing.
 
-    Other ids tell no time; it is the row's then, and now where there is no row yet.
+    Other ids tell no time; it is ``created_at`` then.
     """
-    moment = event.created_at or datetime.now(UTC)
+    moment = created_at
     with suppress(ValueError, OverflowError):
-        identifier = UUID(event.id or "")
+        identifier = UUID(event_id)
         if identifier.version == 7:
             moment = _EPOCH + timedelta(milliseconds=identifier.int >> 80)
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _envelope(event: Event, time: str) -> str:
+def _envelope(event: Event | RecordedEvent, event_id: str, time: str) -> str:
     """Return the envelope as text, with the payload in it as it was written."""
     attributes: dict[str, Any] = {
         "specversion": _SPECVERSION,
-        "id": event.id,
+        "id": event_id,
         # Not the table's source, which the database alone knows.
         "source": f"/{event.aggregate_type}",
         "type": event.type,

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from sys import intern
 
-from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.operations.reconciliation import (
     Account,
@@ -99,7 +99,7 @@ class Books:
             found = self.accounts[Aggregate(intern(source), intern(aggregate_type), aggregate_id)] = Account()
         return found  # type: ignore[no-any-return]
 
-    def take(self, event: Event, message: Message) -> None:
+    def take(self, event: RecordedEvent, message: Message) -> None:
         """Enter an event that a topic holds."""
         self.messages += 1
         unnumbered = self.unnumbered.get(event.aggregate_type)
@@ -111,7 +111,7 @@ class Books:
         elif event.sequence is not None:
             self._take_number(event, event.sequence, message)
 
-    def take_later(self, event: Event, message: Message) -> None:
+    def take_later(self, event: RecordedEvent, message: Message) -> None:
         """Enter an event that came after the first look, if it was missing then; nobody need have applied it yet."""
         unnumbered = self.unnumbered.get(event.aggregate_type)
         if unnumbered is not None:
@@ -121,7 +121,7 @@ class Books:
                 unnumbered.messages += 1
                 self.late += 1
             return
-        account = self.accounts.get(Aggregate(event.source or "", event.aggregate_type, event.aggregate_id))
+        account = self.accounts.get(aggregate_of(event))
         if account is not None and event.sequence is not None and event.sequence <= account.given:
             numbers = account.numbers = account.numbers or Numbers()
             last = numbers.last
@@ -146,17 +146,17 @@ class Books:
             message = f"{sequence} is {event_id} in the outbox, and another event in the topic."
             self._conflict(aggregate, message)
 
-    def _take_number(self, event: Event, sequence: int, message: Message) -> None:
-        account = self.account(event.source or "", event.aggregate_type, event.aggregate_id)
+    def _take_number(self, event: RecordedEvent, sequence: int, message: Message) -> None:
+        account = self.account(*aggregate_of(event))
         if account.numbers is None:
             account.numbers = Numbers()
-        size, own = len(account.numbers), fingerprint(event.id or "")
+        size, own = len(account.numbers), fingerprint(event.id)
         first = account.numbers.add(sequence, own)
         # Of one that came twice the later message counts: it is still to come to who has read the earlier one.
         if sequence >= account.numbers.last:
             account.partition, account.offset = message.partition or 0, message.offset or 0
         if first != own:
-            aggregate = Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
+            aggregate = aggregate_of(event)
             self._conflict(aggregate, f"{sequence} is {event.id} at {message.position}, and another event before it.")
         elif len(account.numbers) == size:
             self.repeated += 1

@@ -86,7 +86,7 @@ class Canary:
             added = outbox.add(self._connection, event)
             if self._spec.outbox.mode.keeps_rows:
                 self._database.ask("delete", id=added.id)
-        return str(added.id)
+        return added.id
 
     @contextmanager
     def _reader(self) -> "Iterator[confluent.Consumer]":

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.ordering import Aggregate
+from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import MessageError, UnprovenDeliveryError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
 from cdc_outbox.operations.reconciliation import Numbers, fingerprint
@@ -45,14 +45,14 @@ class _Held:
     others: set[str] = field(default_factory=set)
     lacking: set[str] = field(default_factory=set)
 
-    def take(self, event: Event) -> None:
+    def take(self, event: RecordedEvent) -> None:
         """Note an event that a topic holds."""
-        self.lacking.discard(event.id or "")
+        self.lacking.discard(event.id)
         if event.sequence is not None:
-            aggregate = Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
-            own = fingerprint(event.id or "")
+            aggregate = aggregate_of(event)
+            own = fingerprint(event.id)
             if self.numbers.setdefault(aggregate, Numbers()).add(event.sequence, own) != own:
-                self.others.add(event.id or "")
+                self.others.add(event.id)
 
     def has(self, row: Row) -> bool:
         """Tell whether a message had a row's id and its sequence number, where it has one."""
@@ -142,7 +142,7 @@ class TopicComparison:
             if event is not None:
                 held.take(event)
 
-    def _event_of(self, message: Message) -> Event | None:
+    def _event_of(self, message: Message) -> RecordedEvent | None:
         try:
             return self._contract.event_of(replace(message, value=None) if self._skips_values else message)
         except MessageError:  # it proves nothing

@@ -14,7 +14,7 @@ from cdc_outbox.consumer.topic_reader import Selection, TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import ConsumerError, MessageError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.operations.connections import OpenInbox
 from cdc_outbox.redaction import counted
 
@@ -152,13 +152,13 @@ class Reset:
         firsts: dict[Aggregate, int] = {}
         for event in self._events(bounds):
             if self._selection.aggregate is not None:
-                ids.add(event.id or "")
+                ids.add(event.id)
             if event.sequence is not None:
                 aggregate = aggregate_of(event)
                 firsts[aggregate] = min(event.sequence, firsts.get(aggregate, event.sequence))
         return ids, firsts
 
-    def _events(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> Iterable[Event]:
+    def _events(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> Iterable[RecordedEvent]:
         for message in self._reader.read(bounds):
             try:
                 event = self._contract.event_of(message)

@@ -27,7 +27,7 @@ from cdc_outbox.consumer.ordering import Aggregate, time_of
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
 from cdc_outbox.operations.accounts import Books, Findings, Sums, notes_of, sums_of
@@ -243,7 +243,7 @@ class Verification:
         made = time_of(event_id)
         return made is not None and made >= self._purged_before
 
-    def _event_of(self, message: Message, *, is_first_look: bool = True) -> Event | None:
+    def _event_of(self, message: Message, *, is_first_look: bool = True) -> RecordedEvent | None:
         try:
             return self._contract.event_of(replace(message, value=None) if self._skips_values else message)
         except MessageError as error:

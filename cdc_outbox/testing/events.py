@@ -7,11 +7,11 @@ from typing import Any
 from unittest import mock
 
 from cdc_outbox.databases.drivers import Row
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
 
 
-class OutboxEvents(list[Event]):
+class OutboxEvents(list[RecordedEvent]):
     """Events in the order in which they were written."""
 
     @property
@@ -29,7 +29,7 @@ def recorded_events() -> Iterator[OutboxEvents]:
     """
     events, written = OutboxEvents(), OutboxStatements.written
 
-    def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[Event]:
+    def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[RecordedEvent]:
         new = written(statements, insertion, rows)
         events.extend(new)
         return new
@@ -39,14 +39,14 @@ def recorded_events() -> Iterator[OutboxEvents]:
 
 
 def assert_event(
-    events: Iterable[Event],
+    events: Iterable[RecordedEvent],
     event_type: str,
     *,
     aggregate_type: str | None = None,
     aggregate_id: str | None = None,
     payload: Mapping[str, Any] | None = None,
     count: int = 1,
-) -> Event:
+) -> RecordedEvent:
     """Assert that such an event is among these, and return it: the last one where several are wanted.
 
     Args:
@@ -75,7 +75,7 @@ def assert_event(
     return found[-1]
 
 
-def _has(event: Event, payload: Mapping[str, Any]) -> bool:
+def _has(event: RecordedEvent, payload: Mapping[str, Any]) -> bool:
     content = json.loads(event.payload) if isinstance(event.payload, str) else event.payload
     if isinstance(content, Mapping):
         return all(key in content and content[key] == value for key, value in payload.items())

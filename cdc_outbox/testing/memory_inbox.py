@@ -27,7 +27,7 @@ from cdc_outbox.databases.drivers.transactions import already_open
 from cdc_outbox.databases.sql import NAMED, ParameterStyle
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionEndedError, WatermarkMovedError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 
 
@@ -36,7 +36,7 @@ class MemoryRow:
     """A parked event, with what judges it."""
 
     parked: ParkedEvent
-    event: Event
+    event: RecordedEvent
     retry_at: float | None
     turn: int
 
@@ -186,14 +186,14 @@ class MemoryDatabase:
         found = {row.parked.event_id: (row.parked.aggregate, row.event.sequence) for row in self.now.rows.values()}
         return {event_id: rank for event_id, rank in found.items() if event_id in set(event_ids)}
 
-    async def add(self, connection: AnyConnection, event: Event, message: Message, failure: Failure) -> None:
+    async def add(self, connection: AnyConnection, event: RecordedEvent, message: Message, failure: Failure) -> None:
         """Park an event; one that is parked already stays as it is."""
-        if await self.find_parked(connection, [event.id or ""]):
+        if await self.find_parked(connection, [event.id]):
             return
         self.now.parked_ids += 1
         parked = ParkedEvent(
             parked_id=self.now.parked_ids,
-            event_id=event.id or "",
+            event_id=event.id,
             state=failure.state,
             reason=failure.reason,
             blocks=failure.blocks,

@@ -15,7 +15,7 @@ from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, find_driver
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import NotInTransactionError, OutboxError
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.testing.events import OutboxEvents
 from cdc_outbox.writer import AsyncOutbox, Collection, Outbox
 from cdc_outbox.writer.draft import Draft
@@ -161,17 +161,17 @@ class MemoryOutbox(Outbox):
         with self._database.opened() as transaction:
             yield transaction
 
-    def add(self, connection: AnyConnection, event: Event) -> Event:
+    def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         """Write one event as :meth:`Outbox.add` does."""
         reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
             written = super().add(sqlite, event)
-            transaction.events += [written] if written is not event else []
+            transaction.events += [written] if written.is_written else []
         return written
 
-    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
+    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events as :meth:`Outbox.add_all` does."""
         given = list(events)
         reacted = self._react(connection, given)
@@ -179,7 +179,7 @@ class MemoryOutbox(Outbox):
             return reacted
         with self._joined(connection) as transaction, self._database.lent_to(transaction) as sqlite:
             written = super().add_all(sqlite, given)
-            transaction.events += [event for event, before in zip(written, given, strict=True) if event is not before]
+            transaction.events += [event for event in written if event.is_written]
         return written
 
     @contextmanager
@@ -226,7 +226,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
         with self._database.opened() as transaction:
             yield transaction
 
-    async def add(self, connection: AnyConnection, event: Event) -> Event:
+    async def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         """Write one event."""
         reacted = self._react(connection, [event])
         if reacted is not None:
@@ -234,7 +234,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
         async with self._joined(connection) as transaction:
             return self._twin.add(transaction, event)
 
-    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
+    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events."""
         given = list(events)
         reacted = self._react(connection, given)

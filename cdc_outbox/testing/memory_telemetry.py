@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.monitoring.series import SERIES, SeriesKind
 from cdc_outbox.telemetry import Arrival
 
@@ -89,5 +89,5 @@ class MemorySpan(NamedTuple):
     """One call of a handler: the consumer's name, what the handler was given, and the class of what it raised."""
 
     consumer: str
-    events: tuple[Event, ...]
+    events: tuple[RecordedEvent, ...]
     error: type[BaseException] | None

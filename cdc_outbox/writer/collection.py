@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from typing import Self
 
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent
 
 
 class Collection:
@@ -18,7 +18,7 @@ class Collection:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
-        self.written: list[Event] = []
+        self.written: list[RecordedEvent] = []
         self._has_ended = False
 
     def add(self, event: Event) -> None:

@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -71,7 +72,7 @@ def draft(
     encoded = _encode(event, table, dialect, schemas)
     columns = _columns(event.headers, table)
     if table.format is not EventFormat.PLAIN:
-        encoded, columns = _formatted(replace(event, id=event_id), encoded, table)
+        encoded, columns = _formatted(event, event_id, encoded, table)
     size = _size(encoded, table) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
@@ -119,12 +120,14 @@ def _size(encoded: str | bytes | None, table: OutboxTable) -> int:
     return len(encoded.encode() if isinstance(encoded, str) else encoded or b"")
 
 
-def _formatted(event: Event, encoded: str | bytes | None, table: OutboxTable) -> tuple[Any, Mapping[str, str]]:
+def _formatted(
+    event: Event, event_id: str, encoded: str | bytes | None, table: OutboxTable
+) -> tuple[Any, Mapping[str, str]]:
     """Return payload and header columns with what the table's format adds to them."""
     if table.format is EventFormat.CLOUDEVENTS_STRUCTURED:
         event = replace(event, payload=TOMBSTONE if encoded is None else encoded)
         encoded = None
-    written = cloudevents.encoded(event, table.format)
+    written = cloudevents.encoded(event, table.format, event_id, datetime.now(UTC))
     if table.format is EventFormat.CLOUDEVENTS_STRUCTURED and written.payload is not TOMBSTONE:
         encoded = written.payload
     return encoded, header_columns(written.headers, table)

@@ -17,13 +17,13 @@ from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.sql import ParameterStyle
 from cdc_outbox.databases.table import Dialect, OutboxTable
 from cdc_outbox.errors import ConfigError, EventError
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent, new_event_id
 from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
 from cdc_outbox.writer.execution import execute, refuse_outside_transaction
 from cdc_outbox.writer.outbox_statements import OutboxStatements
-from cdc_outbox.writer.reaction import Reaction, find_reaction, gathered, reacting
+from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
     from cdc_outbox.spec import Spec
@@ -81,7 +81,7 @@ class _Outbox:
         )
         return traced(checked, self.table, self.contract)
 
-    def _react(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event] | None:
+    def _react(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent] | None:
         """Leave events to the end of the handlers' transaction, if this is one."""
         reaction = find_reaction(self, connection)
         if reaction is None:
@@ -96,14 +96,17 @@ class _Outbox:
         # Nothing is sent, but what cannot be written is refused here, where its handler is known.
         self._statements_for(driver).add_all(list(drafts.values()))
         reaction.drafts += drafts.values()
-        return [gathered(drafts[index]) if index in drafts else event for index, event in enumerate(given)]
+        return [
+            unwritten(drafts[index].event, drafts[index].id) if index in drafts else _declined(event)
+            for index, event in enumerate(given)
+        ]
 
-    async def _add(self, connection: AnyConnection, event: Event) -> Event:
+    async def _add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
         if not self.policy(_checked(event)):
-            return event
+            return _declined(event)
         driver = self._find(connection)
         statements = self._statements_for(driver)
         insertion = statements.add(self._draft(event, driver))
@@ -111,7 +114,7 @@ class _Outbox:
         [written] = statements.written(insertion, await execute(driver, connection, insertion))
         return written
 
-    async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
+    async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         events = list(events)
         reacted = self._react(connection, events)
         if reacted is not None:
@@ -120,13 +123,13 @@ class _Outbox:
         given = [_checked(event) for event in events]
         drafts = {index: self._draft(event, driver) for index, event in enumerate(given) if self.policy(event)}
         written = {event.id: event for event in await self._write(connection, list(drafts.values()))}
-        return [written[drafts[index].id] if index in drafts else event for index, event in enumerate(given)]
+        return [written[drafts[index].id] if index in drafts else _declined(event) for index, event in enumerate(given)]
 
     async def _begin_collection(self, connection: AnyConnection) -> None:
         if find_reaction(self, connection) is None:
             await refuse_outside_transaction(self._find(connection), connection)
 
-    async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[Event]:
+    async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[RecordedEvent]:
         driver = self._find(connection)
         statements = self._statements_for(driver)
         insertions = statements.add_all(drafts)
@@ -151,7 +154,7 @@ class Outbox(_Outbox):
             and both must agree. Without one, every type is taken and numbered gaplessly.
         max_message_bytes: Of one event's payload, key and own headers together; ``None`` means no limit.
         schemas: What payloads are checked against, by event type and version.
-        policy: Decides which events are written; one that it declines comes back as it was, without an id.
+        policy: Decides which events are written; one that it declines comes back with ``is_written`` false.
 
     Raises:
         ConfigError: ``table`` or ``contract`` beside a spec, a contract without a table, or the two do not agree.
@@ -160,7 +163,7 @@ class Outbox(_Outbox):
     def _find(self, connection: AnyConnection) -> AsyncDriver:
         return Immediate(find_driver(connection))
 
-    def add(self, connection: AnyConnection, event: Event) -> Event:
+    def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         """Write one event and return it with its id, sequence, source and time.
 
         The event exists if and only if the caller's transaction commits. Writers of one aggregate wait for each
@@ -178,7 +181,7 @@ class Outbox(_Outbox):
         """
         return finish(self._add(connection, event))
 
-    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
+    def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events and return them as :meth:`add` does, in the order in which they were given.
 
         On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order,
@@ -212,8 +215,8 @@ class Outbox(_Outbox):
         """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
 
         For a consumer: pass the outbox as ``EffectsDatabase(before_commit=…)``. Inside the block :meth:`add` refuses
-        what it always refuses, and returns the event with its id, but without a sequence, which it has only once it is
-        written.
+        what it always refuses, and returns the event with its id and ``is_written`` false; the database gives sequence
+        and source at the block's end.
         """
         reaction = Reaction(connection)
         with reacting(self, reaction):
@@ -231,11 +234,11 @@ class AsyncOutbox(_Outbox):
     def _find(self, connection: AnyConnection) -> AsyncDriver:
         return find_async_driver(connection)
 
-    async def add(self, connection: AnyConnection, event: Event) -> Event:
+    async def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         """Write one event; everything that :meth:`Outbox.add` says holds here."""
         return await self._add(connection, event)
 
-    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[Event]:
+    async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
         return await self._add_all(connection, events)
 
@@ -309,8 +312,13 @@ def _listed(names: Iterable[str]) -> str:
 def _checked(event: Event) -> Event:
     """Return what is an event; anything else is often the connection, passed in the wrong place."""
     if not isinstance(event, Event):
-        raise EventError(f"an Event is wanted, not {type(event).__name__}", hint="Pass the connection first.")
+        hint = "Make an Event of it." if isinstance(event, RecordedEvent) else "Pass the connection first."
+        raise EventError(f"an Event is wanted, not {type(event).__name__}", hint=hint)
     return event
+
+
+def _declined(event: Event) -> RecordedEvent:
+    return unwritten(event, new_event_id() if event.id is None else event.id)
 
 
 Result = TypeVar("Result")

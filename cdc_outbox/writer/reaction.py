@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
+from datetime import UTC, datetime
 
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer.draft import Draft
 
 CAUSATION, CORRELATION = "causation_id", "correlation_id"
@@ -24,9 +25,9 @@ class Reaction:
     def __init__(self, connection: AnyConnection) -> None:
         self.connection = connection
         self.drafts: list[Draft] = []
-        self._cause: Event | None = None
+        self._cause: RecordedEvent | None = None
 
-    def caused_by(self, events: Sequence[Event]) -> None:
+    def caused_by(self, events: Sequence[RecordedEvent]) -> None:
         """Take what is added from here on for a consequence of these; of several, only the last is its cause."""
         self._cause = events[-1] if events else None
 
@@ -36,16 +37,26 @@ class Reaction:
         Args:
             headers: Those that the outbox has columns for.
         """
-        if self._cause is None or self._cause.id is None:
+        if self._cause is None:
             return event
         known = {CAUSATION: self._cause.id, CORRELATION: self._cause.headers.get(CORRELATION, self._cause.id)}
         told = {name: value for name, value in known.items() if name in headers}
         return replace(event, headers={**told, **event.headers}) if told else event
 
 
-def gathered(draft: Draft) -> Event:
-    """Return an event that waits for the end of the transaction: with its id, and without a number yet."""
-    return replace(draft.event, id=draft.id)
+def unwritten(event: Event, event_id: str) -> RecordedEvent:
+    """Return what ``add`` returns of an event that it has not inserted: without what the database adds."""
+    return RecordedEvent(
+        aggregate_type=event.aggregate_type,
+        aggregate_id=event.aggregate_id,
+        type=event.type,
+        payload=event.payload,
+        id=event_id,
+        created_at=datetime.now(UTC),
+        sequence=event.sequence,
+        headers=event.headers,
+        is_written=False,
+    )
 
 
 _REACTIONS: ContextVar[tuple[tuple[object, Reaction], ...]] = ContextVar("cdc_outbox_reactions", default=())

@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from psycopg.sql import Literal
 
 from cdc_outbox import CdcOutboxError
-from cdc_outbox.consumer import Event, load_contract
+from cdc_outbox.consumer import RecordedEvent, load_contract
 from cdc_outbox.testing import Stack, StackConfig
 from examples.orders.evidence import Evidence, gather
 from examples.orders.orders import place_order
@@ -120,7 +120,7 @@ class Demo:
         time.sleep(1)
         return len(delivered - {order for (order,) in self._shipping.execute("select order_id from shipments")})
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[RecordedEvent]:
         """Return the events that the topic holds, repeated ones too."""
         return [CONTRACT.event_of(message) for message in self.stack.broker.messages(TOPIC)]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Event, WireContract
+from cdc_outbox.consumer import RecordedEvent, WireContract
 from cdc_outbox.testing import Broker
 
 Row = tuple[Any, ...]
@@ -86,7 +86,7 @@ def gather(*, orders_dsn: str, shipping_dsn: str, broker: Broker, contract: Wire
     )
 
 
-def _first_seen(messages: list[Event]) -> list[tuple[str, int]]:
+def _first_seen(messages: list[RecordedEvent]) -> list[tuple[str, int]]:
     """Return customer and number of each event where it comes for the first time."""
     seen: set[str | None] = set()
     first = [event for event in messages if not (event.id in seen or seen.add(event.id))]  # type: ignore[func-returns-value]

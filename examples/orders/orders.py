@@ -4,12 +4,12 @@ from pathlib import Path
 
 import psycopg
 
-from cdc_outbox import Event, Outbox, load_spec
+from cdc_outbox import Event, Outbox, RecordedEvent, load_spec
 
 outbox = Outbox(spec=load_spec(Path(__file__).parents[2] / "connectors/orders.yaml"))
 
 
-def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> Event:
+def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> RecordedEvent:
     """Take an order and say so; both happen when the caller's transaction commits, or neither."""
     [order] = connection.execute(
         "insert into orders (customer, total_cents) values (%s, %s) returning id", (customer, total_cents)

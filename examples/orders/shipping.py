@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psycopg
 
-from cdc_outbox.consumer import Consumer, Event, load_contract
+from cdc_outbox.consumer import Consumer, RecordedEvent, load_contract
 
 consumer = Consumer(
     name="shipping",
@@ -24,7 +24,7 @@ consumer = Consumer(
 
 
 @consumer.on("OrderPlaced")
-def ship(event: Event, connection: psycopg.Connection) -> None:
+def ship(event: RecordedEvent, connection: psycopg.Connection) -> None:
     """Ship an order; committed together with the inbox's claim on the event."""
     connection.execute(
         "insert into shipments (order_id, customer, sequence) values (%s, %s, %s)",

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import Event, ForeignOutbox, HeaderNames, SequenceMode, WireContract
+from cdc_outbox import ForeignOutbox, HeaderNames, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.consumer import Inbox, Outcome, Verdict
 from cdc_outbox.message import Message
 from cdc_outbox.monitoring.series import SERIES
@@ -27,7 +27,7 @@ def test_a4_consumers_read_the_stream_of_a_category_and_handle_events_by_their_t
     handled: list[str] = []
 
     @consumer.on("OrderCreated")
-    def create(event: Event, connection: Connection) -> None:
+    def create(event: RecordedEvent, connection: Connection) -> None:
         handled.append(event.type)
         apply_effect(event, connection)
 
@@ -131,7 +131,7 @@ def test_d8_events_of_one_aggregate_are_applied_in_the_order_of_the_topic(fed_se
     consumer, seen = fed_service.consumer(contract=contract), list[tuple[str, Any]]()
 
     @consumer.on("OrderMoved")
-    def move(event: Event, _connection: Connection) -> None:
+    def move(event: RecordedEvent, _connection: Connection) -> None:
         seen.append((event.aggregate_id, event.payload["step"]))
 
     for step in range(1, 4):

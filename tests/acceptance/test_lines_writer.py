@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from cdc_outbox import Event, Outbox, OutboxTable, SequenceMode, WireContract
+from cdc_outbox import Event, Outbox, OutboxTable, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
@@ -125,7 +125,7 @@ def test_b9_making_the_schema_again_changes_nothing(connection: Connection, dsn:
     assert Outbox().add(connection, PLACED).sequence == 2
 
 
-def fail_after(event: Event) -> None:
+def fail_after(event: RecordedEvent) -> None:
     raise LookupError(event.id)
 
 

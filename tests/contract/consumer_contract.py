@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, InboxTable, Outcome, inbox_component
+from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, RecordedEvent, inbox_component
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
@@ -187,19 +187,19 @@ class ConsumerContract(OnDatabase):
     ) -> None:
         cut: list[int] = []
 
-        async def apply(event: Event, connection: Any) -> None:
+        async def apply(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
 
-        async def fail(event: Event, connection: Any) -> None:
+        async def fail(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
             raise LookupError
 
-        async def swallow(event: Event, connection: Any) -> None:
+        async def swallow(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
             with suppress(Exception):
                 await self.execute(connection, "select 1 from nowhere")
 
-        async def cut_once(event: Event, connection: Any) -> None:
+        async def cut_once(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
             if not cut and service.ledger.session:
                 [(session,)] = await self.execute(connection, service.ledger.session)
@@ -239,7 +239,7 @@ class ConsumerContract(OnDatabase):
     ) -> None:
         for number, end in enumerate(self.ends, 1):
 
-            async def end_it(event: Event, connection: Any, end: str = end) -> None:
+            async def end_it(event: RecordedEvent, connection: Any, end: str = end) -> None:
                 await self.execute(connection, end)
                 with suppress(Exception):  # where nothing is open any more, a statement may fail or commit itself
                     await service.apply_effect(replace(event, aggregate_id="stray"), connection)
@@ -264,14 +264,14 @@ class Service:
         self._broker.create_topic(self._wire.topic_of("order"))
         self._ended: set[int] = set()
 
-    def send(self, *events: Event) -> None:
+    def send(self, *events: RecordedEvent) -> None:
         """Put events into the topic."""
         producer = Producer({"bootstrap.servers": self._broker.bootstrap_servers})
         for message in map(self._wire.message_of, events):
             producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
         assert producer.flush(10) == 0
 
-    async def apply_effect(self, event: Event, connection: Any) -> None:
+    async def apply_effect(self, event: RecordedEvent, connection: Any) -> None:
         """Insert a row that names the event."""
         insert = f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
         await self._contract.execute(connection, insert)
@@ -339,6 +339,6 @@ def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -
         raise raised[0]
 
 
-def immediate(handler: Callable[..., Any]) -> Callable[[Event, Any], None]:
+def immediate(handler: Callable[..., Any]) -> Callable[[RecordedEvent, Any], None]:
     """Return a plain function that runs a coroutine function to its end, which never waits."""
     return lambda event, connection: finish(handler(event, connection))

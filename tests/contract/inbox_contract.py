@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Iterator, Sequence, Set
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.drivers import AsyncTransactionDriver, find_transaction_driver
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.errors import WatermarkMovedError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
@@ -67,13 +68,14 @@ class Opened:
     def add(self, sequence: int | None, failure: Failure, *, aggregate: Aggregate = A, **message: Any) -> str:
         """Park an event and return its id."""
         event_id = secrets.token_hex(8)
-        event = Event(
+        event = RecordedEvent(
             id=event_id,
             source=aggregate.source,
             aggregate_type=aggregate.aggregate_type,
             aggregate_id=aggregate.aggregate_id,
             type="OrderPlaced",
             payload=None,
+            created_at=datetime.now(UTC),
             sequence=sequence,
         )
         finish(self.park.add(self.connection, event, replace(MESSAGE, **message), failure))

@@ -13,7 +13,7 @@ from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.ordering import Watermark, aggregate_of, orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryDatabase
@@ -57,20 +57,20 @@ class Reader:
     def __post_init__(self) -> None:
         self.held = {HOME: self.opened.issue(HOME)[HOME].epoch}
 
-    def message_of(self, event: Event) -> Message:
+    def message_of(self, event: RecordedEvent) -> Message:
         self.offset += 1
         return replace(CONTRACT.message_of(event), topic=HOME.topic, partition=HOME.partition, offset=self.offset)
 
-    def broken(self, event: Event, **changes: Any) -> Message:
+    def broken(self, event: RecordedEvent, **changes: Any) -> Message:
         """Return a message that :data:`MENDED` alone can read."""
         return replace(self.message_of(event), value=b"\xff", **changes)
 
-    def read(self, *messages: Message | Event) -> list[Outcome]:
+    def read(self, *messages: Message | RecordedEvent) -> list[Outcome]:
         """Apply what comes from the topic, in one transaction."""
         came = [each if isinstance(each, Message) else self.message_of(each) for each in messages]
         return self.apply([item_of(message, self.contract) for message in came])
 
-    def fail(self, event: Event) -> None:
+    def fail(self, event: RecordedEvent) -> None:
         """Park an event that fails, dead."""
         assert self.apply([item_of(self.message_of(event), self.contract).failing(failed(None))]) == [PARKED]
 
@@ -104,7 +104,7 @@ class Reader:
     def apply(self, items: Sequence[Item]) -> list[Outcome]:
         driver: Any = _Within(self.opened.driver)
         handlers = Handlers()
-        handlers.add(["OrderPlaced"], lambda event, _: self.applied.append(event.id or ""), takes_batch=False)
+        handlers.add(["OrderPlaced"], lambda event, _: self.applied.append(event.id), takes_batch=False)
         delivery = Delivery(
             stores=self.opened.stores,
             driver=driver,
@@ -113,7 +113,7 @@ class Reader:
         )
         return finish(delivery.apply(items, self.opened.connection, self.held)).outcomes
 
-    def mark(self, event: Event) -> Watermark:
+    def mark(self, event: RecordedEvent) -> Watermark:
         """Return what is remembered of an event's aggregate."""
         aggregate = aggregate_of(event)
         return self.opened.marks(aggregate).get(aggregate, Watermark())
@@ -127,7 +127,7 @@ class OrderContract:
         return Reader(opened)
 
     @pytest.fixture(params=["price", "visit"])
-    def events(self, request: pytest.FixtureRequest) -> list[Event]:
+    def events(self, request: pytest.FixtureRequest) -> list[RecordedEvent]:
         """Return the events of one aggregate, by their type."""
         is_numbered = request.param == "price"
         return [
@@ -138,7 +138,7 @@ class OrderContract:
         ]
 
     def test_what_comes_later_waits_and_is_applied_in_order_once_it_can_be_read(
-        self, reader: Reader, events: list[Event]
+        self, reader: Reader, events: list[RecordedEvent]
     ) -> None:
         first, second, third, fourth = events
         broken = reader.broken(second)
@@ -159,7 +159,9 @@ class OrderContract:
         assert (reader.chain(), reader.mark(first).parked) == ([], 0)
         assert reader.read(broken) == [DUPLICATE]
 
-    def test_what_can_be_read_at_last_and_fails_keeps_its_place(self, reader: Reader, events: list[Event]) -> None:
+    def test_what_can_be_read_at_last_and_fails_keeps_its_place(
+        self, reader: Reader, events: list[RecordedEvent]
+    ) -> None:
         first, second, third, fourth = events
         reader.read(first, reader.broken(second), third)
         reader.contract = MENDED
@@ -173,7 +175,7 @@ class OrderContract:
         assert reader.applied == [event.id for event in events]
         assert (reader.chain(), reader.mark(first).parked) == ([], 0)
 
-    def test_it_waits_itself_for_what_is_parked_before_it(self, reader: Reader, events: list[Event]) -> None:
+    def test_it_waits_itself_for_what_is_parked_before_it(self, reader: Reader, events: list[RecordedEvent]) -> None:
         first, second, third, _ = events
         reader.fail(first)
         assert reader.read(reader.broken(second), third) == [PARKED, PARKED]
@@ -188,7 +190,7 @@ class OrderContract:
         assert (reader.chain(), reader.mark(first).parked) == ([], 0)
 
     def test_nobody_passes_it_while_it_is_dead_whatever_the_contract_is(
-        self, reader: Reader, events: list[Event]
+        self, reader: Reader, events: list[RecordedEvent]
     ) -> None:
         first, second, third, fourth = events
         reader.fail(first)
@@ -203,7 +205,7 @@ class OrderContract:
         assert reader.applied == [event.id for event in events]
 
     def test_what_was_applied_already_is_a_duplicate_and_those_behind_it_go_on(
-        self, reader: Reader, events: list[Event]
+        self, reader: Reader, events: list[RecordedEvent]
     ) -> None:
         first, second, third, _ = events
         assert reader.read(first, second, reader.broken(second), third) == [APPLIED, APPLIED, PARKED, PARKED]
@@ -213,7 +215,7 @@ class OrderContract:
         assert (reader.chain(), reader.mark(first).parked) == ([], 0)
 
     def test_what_turns_out_to_be_of_another_aggregate_lets_go_on_what_waited(
-        self, reader: Reader, events: list[Event]
+        self, reader: Reader, events: list[RecordedEvent]
     ) -> None:
         first, second, *_ = events
 
@@ -228,14 +230,14 @@ class OrderContract:
         reader.contract = replace(MENDED, headers=replace(CONTRACT.headers, source="origin"))
         reader.retry(Reason.UNREADABLE)
         assert reader.redo() == [APPLIED, APPLIED]
-        assert sorted(reader.applied) == sorted(event.id or "" for event in (first, second))
+        assert sorted(reader.applied) == sorted(event.id for event in (first, second))
         assert reader.chain() == []
         aggregates = [replace(first, source=source) for source in ("orders.9", SOURCE)]
         assert [reader.mark(event).parked for event in aggregates] == [0, 0]
 
     @pytest.mark.parametrize("key", [None, b"", b"\xff"])
     def test_what_cannot_be_told_to_be_of_an_aggregate_keeps_nobody_waiting(
-        self, reader: Reader, events: list[Event], key: bytes | None
+        self, reader: Reader, events: list[RecordedEvent], key: bytes | None
     ) -> None:
         first, second, third, _ = events
         assert reader.read(first, reader.broken(second, key=key), third) == [APPLIED, PARKED, APPLIED]
@@ -247,6 +249,8 @@ class OrderContract:
         assert reader.chain() == [(Reason.GAP, State.WAITING)]
         assert reader.mark(first).parked == 1
 
-    def test_an_aggregate_that_no_inbox_takes_keeps_nobody_waiting(self, reader: Reader, events: list[Event]) -> None:
+    def test_an_aggregate_that_no_inbox_takes_keeps_nobody_waiting(
+        self, reader: Reader, events: list[RecordedEvent]
+    ) -> None:
         first, second, third, _ = events
         assert reader.read(first, reader.broken(second, key=b"a" * 3000), third) == [APPLIED, PARKED, APPLIED]

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 from sqlalchemy.pool import NullPool
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 from cdc_outbox.consumer import AsyncConsumer
 from tests.contract.consumer_contract import (
     ConsumerContract,
@@ -88,7 +88,7 @@ class CancelledConsumers(ConsumerContract):
         async def run() -> int:
             reached, ticks = asyncio.Event(), 0
 
-            async def apply(event: Event, connection: Any) -> None:
+            async def apply(event: RecordedEvent, connection: Any) -> None:
                 await service.apply_effect(event, connection)
                 if event.sequence == 3:
                     reached.set()

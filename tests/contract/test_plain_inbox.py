@@ -11,7 +11,7 @@ import asyncpg
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import AsyncInbox, Event, Inbox, SequenceMode, Verdict, WireContract
+from cdc_outbox.consumer import AsyncInbox, Inbox, RecordedEvent, SequenceMode, Verdict, WireContract
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -46,7 +46,7 @@ class Client:
         with closing(self.connection.cursor()) as cursor:
             cursor.execute(sql)
 
-    def apply(self, event: Event, meanwhile: str = "") -> Verdict:
+    def apply(self, event: RecordedEvent, meanwhile: str = "") -> Verdict:
         """Apply an event in a transaction, and execute something else before the block's end."""
         self.execute(self._begin)
         try:
@@ -72,10 +72,10 @@ class AsyncClient(Client):
         self.connection, self._runner = connection, runner
         self.asynchronous = AsyncInbox(**OPTIONS)
 
-    def apply(self, event: Event, meanwhile: str = "") -> Verdict:
+    def apply(self, event: RecordedEvent, meanwhile: str = "") -> Verdict:
         return self._runner.run(self._apply(event, meanwhile))
 
-    async def _apply(self, event: Event, meanwhile: str) -> Verdict:
+    async def _apply(self, event: RecordedEvent, meanwhile: str) -> Verdict:
         await self.connection.execute("begin")
         try:
             async with self.asynchronous.receiving(self.connection, event) as verdict:
@@ -94,7 +94,7 @@ class AsyncClient(Client):
         self._runner.close()
 
 
-def effect_of(event: Event) -> str:
+def effect_of(event: RecordedEvent) -> str:
     return f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
 
 

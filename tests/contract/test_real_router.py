@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from cdc_outbox import Event, ForeignOutbox, PayloadType, SequenceMode, WireContract
+from cdc_outbox import ForeignOutbox, PayloadType, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.event_router import (
     Change,
@@ -30,6 +30,7 @@ from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin
 from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.errors import EventError, StackError
 from cdc_outbox.formats import expansion
+from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from fuzz.router_cases import make_case
@@ -102,7 +103,7 @@ def spec_of(kind: DatabaseKind, profile: str) -> Spec:
     return parse_spec(f"{MINIMAL}outbox: {{schema: APP{profile}}}\n".replace("postgresql", kind))
 
 
-def row_of(spec: Spec, event: Event) -> Row:
+def row_of(spec: Spec, event: RecordedEvent) -> Row:
     """Return the row that a writer makes of an event, as a connector hands it to the router."""
     columns, content = spec.outbox.columns.names(), event.payload
     values = {columns[role]: getattr(event, role) for role in columns if role != "created_at"}
@@ -118,7 +119,7 @@ def row_of(spec: Spec, event: Event) -> Row:
 def test_a_row_of_every_profile_passes_the_real_router_and_is_read(real: RealRouter, kind: DatabaseKind) -> None:
     for name, profile in PROFILES.items():
         spec = spec_of(kind, profile)
-        event = Event(
+        event = RecordedEvent(
             aggregate_type="customer",
             aggregate_id="ü",
             type="Placed",
@@ -158,11 +159,24 @@ def test_a_foreign_outbox_is_read_whatever_its_connector_was_told(real: RealRout
     foreign = ForeignOutbox(default_type="{aggregate_type}")
     contract = WireContract(aggregates={"order": SequenceMode.NONE, "bill": SequenceMode.NONE}, foreign=foreign)
     kind = "Placed" if placement else "order"
-    expected = Event(aggregate_type="order", aggregate_id="42", type=kind, payload=json.loads(TEXT), id="e1")
+    expected = RecordedEvent(
+        aggregate_type="order",
+        aggregate_id="42",
+        type=kind,
+        payload=json.loads(TEXT),
+        id="e1",
+        created_at=datetime(2026, 1, 2, tzinfo=UTC),
+    )
     texts = {"id": "e1", "aggregatetype": "order", "type": "Placed"}
     row = {name: ConnectValue(ConnectType.STRING, text) for name, text in texts.items()}
     records = [
-        ConnectRecord(topic="x", value=Change(row={**row, "aggregateid": identity, "payload": held}))
+        ConnectRecord(
+            topic="x",
+            value=Change(
+                row={**row, "aggregateid": identity, "payload": held},
+                connector_time_ms=to_milliseconds(expected.created_at),
+            ),
+        )
         for identity, held in product(IDS, PAYLOADS)
     ]
     headers = [ConnectPlugin(CLASSES["SimpleHeaderConverter"]), CONVERTERS["Json"], CONVERTERS["Json without schemas"]]

@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, EventRouter, LogicalName, java_partition
 from cdc_outbox.debezium.event_router.column_values import Column, ColumnModes, column_value
 from cdc_outbox.debezium.render import event_router_of, render
@@ -72,7 +72,7 @@ def connect_values(row: tuple[Any, ...]) -> dict[str, ConnectValue]:
 
 def test_our_event_router_and_debeziums_make_the_same_messages(deployed: Pipeline) -> None:
     outbox = Outbox(spec=deployed.spec)
-    written: dict[str, Event] = {}
+    written: dict[str, RecordedEvent] = {}
     with deployed.connect() as connection:
         for number, payload in enumerate(PAYLOADS * 3):
             wanted = Event(

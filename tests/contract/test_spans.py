@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -11,26 +12,28 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from cdc_outbox import Event, OutboxTable, SequenceMode, WireContract
+from cdc_outbox import Event, OutboxTable, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.message import Message
 from cdc_outbox.telemetry import Arrival, NoSpans, OpenTelemetrySpans, Spans
 from cdc_outbox.testing import MemorySpan, MemorySpans
 from cdc_outbox.writer.draft import draft, traced
+from cdc_outbox.writer.reaction import unwritten
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
-ORDER = Event(
+ORDER = RecordedEvent(
     aggregate_type="order",
     aggregate_id="7",
     type="OrderPlaced",
     payload={"card": "hunter2"},
     id="a",
+    created_at=datetime(2026, 1, 2, tzinfo=UTC),
     sequence=3,
     headers={"traceparent": f"00-{TRACE}-{SPAN}-01", "tracestate": "vendor=x"},
 )
 
 
-def arrival(event: Event = ORDER, *, topic: str = "shop.order", offset: int = 42) -> Arrival:
+def arrival(event: RecordedEvent = ORDER, *, topic: str = "shop.order", offset: int = 42) -> Arrival:
     return event, Message(topic=topic, key=b"7", value=b"{}", partition=1, offset=offset)
 
 
@@ -59,7 +62,7 @@ class SpansContract:
     def test_an_event_with_a_context_that_nobody_can_read_is_traced_too(self, spans: Spans, header: str) -> None:
         with spans.process("shipping", [arrival(replace(ORDER, headers={"traceparent": header}))]):
             pass
-        with spans.process("shipping", [arrival(replace(ORDER, headers={}, sequence=None, id=None))]):
+        with spans.process("shipping", [arrival(replace(ORDER, headers={}, sequence=None))]):
             pass
 
 
@@ -195,7 +198,7 @@ class TestOpenTelemetrySpans(SpansContract):
         table, contract = OutboxTable(), WireContract(aggregates={"order": SequenceMode.NONE})
         new = Event(aggregate_type="order", aggregate_id="7", type="OrderPlaced", payload={})
         made = traced(draft(new, table, Dialect.POSTGRESQL, max_message_bytes=None), table, contract)
-        message = contract.message_of(replace(made.event, id=made.id))
+        message = contract.message_of(unwritten(made.event, made.id))
         with OpenTelemetrySpans().process("shipping", [(contract.event_of(message), message)]):
             pass
         created, processed = self.exporter.get_finished_spans()

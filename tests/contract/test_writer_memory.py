@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -24,6 +25,7 @@ from cdc_outbox import (
     OutboxMode,
     OutboxTable,
     PayloadType,
+    RecordedEvent,
     StaleSequenceError,
 )
 from cdc_outbox.contract.outbox_options import Partitions
@@ -31,6 +33,7 @@ from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox, OutboxEvents, assert_event
 from cdc_outbox.testing import memory_outbox as memory
 from tests.contract.writer_contract import NOT_NUMBERED, WriterContract
+from tests.support.events import make_event
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 
@@ -97,13 +100,13 @@ class MemoryClient(Client):
     def close(self) -> None:
         self.rollback()
 
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
+    def add(self, event: Event = ORDER, **options: Any) -> RecordedEvent:
         return self.store.outbox_with(options).add(self.joined(), event)
 
-    def add_all(self, events: Any, **options: Any) -> list[Event]:
+    def add_all(self, events: Any, **options: Any) -> list[RecordedEvent]:
         return self.store.outbox_with(options).add_all(self.joined(), events)
 
-    def collect(self, body: Any, **options: Any) -> list[Event]:
+    def collect(self, body: Any, **options: Any) -> list[RecordedEvent]:
         with self.store.outbox_with(options).collect(self.joined()) as events:
             body(events)
         return events.written
@@ -135,21 +138,23 @@ class AsyncMemoryClient(MemoryClient):
         super().close()
         self._loop.close()
 
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
-        written: Event = self._loop.run_until_complete(self._outbox(options).add(self.joined(), event))
+    def add(self, event: Event = ORDER, **options: Any) -> RecordedEvent:
+        written: RecordedEvent = self._loop.run_until_complete(self._outbox(options).add(self.joined(), event))
         return written
 
-    def add_all(self, events: Any, **options: Any) -> list[Event]:
-        written: list[Event] = self._loop.run_until_complete(self._outbox(options).add_all(self.joined(), events))
+    def add_all(self, events: Any, **options: Any) -> list[RecordedEvent]:
+        written: list[RecordedEvent] = self._loop.run_until_complete(
+            self._outbox(options).add_all(self.joined(), events)
+        )
         return written
 
-    def collect(self, body: Any, **options: Any) -> list[Event]:
-        async def collect(place: Any) -> list[Event]:
+    def collect(self, body: Any, **options: Any) -> list[RecordedEvent]:
+        async def collect(place: Any) -> list[RecordedEvent]:
             async with self._outbox(options).collect(place) as events:
                 body(events)
             return events.written
 
-        written: list[Event] = self._loop.run_until_complete(collect(self.joined()))
+        written: list[RecordedEvent] = self._loop.run_until_complete(collect(self.joined()))
         return written
 
     def _outbox(self, options: dict[str, Any]) -> AsyncMemoryOutbox:
@@ -177,12 +182,12 @@ class Twin:
     def __init__(self, **options: Any) -> None:
         self.outbox: Any = MemoryOutbox(**options)
 
-    def add(self, connection: Any, event: Event = ORDER) -> Event:
-        written: Event = self.outbox.add(connection, event)
+    def add(self, connection: Any, event: Event = ORDER) -> RecordedEvent:
+        written: RecordedEvent = self.outbox.add(connection, event)
         return written
 
-    def add_all(self, connection: Any, *events: Event) -> list[Event]:
-        written: list[Event] = self.outbox.add_all(connection, events)
+    def add_all(self, connection: Any, *events: Event) -> list[RecordedEvent]:
+        written: list[RecordedEvent] = self.outbox.add_all(connection, events)
         return written
 
 
@@ -190,12 +195,12 @@ class AsyncTwin(Twin):
     def __init__(self, **options: Any) -> None:
         self.outbox = AsyncMemoryOutbox(**options)
 
-    def add(self, connection: Any, event: Event = ORDER) -> Event:
-        written: Event = asyncio.run(self.outbox.add(connection, event))
+    def add(self, connection: Any, event: Event = ORDER) -> RecordedEvent:
+        written: RecordedEvent = asyncio.run(self.outbox.add(connection, event))
         return written
 
-    def add_all(self, connection: Any, *events: Event) -> list[Event]:
-        written: list[Event] = asyncio.run(self.outbox.add_all(connection, events))
+    def add_all(self, connection: Any, *events: Event) -> list[RecordedEvent]:
+        written: list[RecordedEvent] = asyncio.run(self.outbox.add_all(connection, events))
         return written
 
 
@@ -209,7 +214,6 @@ def test_whatever_is_passed_as_the_connection_stands_for_a_transaction(kind: typ
     first = twin.add(connection)
     assert (first.sequence, first.source) == (1, "memory.1")
     assert first.id
-    assert first.created_at
     rest = twin.add_all(connection, replace(ORDER, aggregate_id="b"), ORDER)
     assert [event.sequence for event in rest] == [1, 2]
     assert twin.outbox.events == [first, *rest]
@@ -227,8 +231,7 @@ def test_what_the_outbox_refuses_is_refused_and_leaves_no_gap(kind: type[Twin]) 
     schemas = EventSchemas({("OrderPlaced", None): {"required": ["total"]}})
     twin = kind(schemas=schemas, policy=lambda event: event.type != "OrderSeen", max_message_bytes=100)
     seen = replace(ORDER, type="OrderSeen")
-    assert twin.add(None, seen) is seen
-    assert twin.add_all(None, seen) == [seen]
+    assert [event.is_written for event in (twin.add(None, seen), *twin.add_all(None, seen))] == [False, False]
     deep = replace(ORDER, type="Deep", payload="[" * 101 + "]" * 101)
     for wrong in ({}, {"total": float("nan")}, {"total": "x" * 100}, '{"total": 1, "total": 2}', None, b"bytes"):
         with pytest.raises(EventError):
@@ -237,6 +240,9 @@ def test_what_the_outbox_refuses_is_refused_and_leaves_no_gap(kind: type[Twin]) 
         with pytest.raises(EventError):
             twin.add_all(None, ORDER, event)
     assert twin.outbox.events == []
+    with pytest.raises(EventError, match="an Event is wanted, not RecordedEvent") as caught:
+        twin.add(None, cast("Any", make_event(1)))
+    assert caught.value.hint == "Make an Event of it."
     assert twin.add(None).sequence == 1
 
 
@@ -381,6 +387,7 @@ def test_a_table_may_be_of_every_kind(kind: type[Twin], table: OutboxTable, payl
     twin = kind(table=table, contract=contract)
     event = twin.add(None, replace(ORDER, payload=payload, headers=headers))
     assert (event.payload, event.headers, event.sequence) == (payload, headers, sequence)
+    assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)  # a column for it or not
     assert twin.outbox.events == [event]
 
 

@@ -10,7 +10,7 @@ from django.test import TestCase
 from django.test.utils import CaptureQueriesContext
 from django.utils.timezone import get_current_timezone
 
-from cdc_outbox import TOMBSTONE, Event
+from cdc_outbox import TOMBSTONE, Event, RecordedEvent
 from cdc_outbox.contrib.django import outbox
 from cdc_outbox.contrib.django.models import OutboxEvent
 from cdc_outbox.errors import OutboxError
@@ -21,8 +21,8 @@ PAYLOAD = '{"note":   "<script>alert(1)</script>", "n": 1.00}'
 
 
 class OutboxCase(TestCase):
-    placed: ClassVar[Event]
-    removed: ClassVar[Event]
+    placed: ClassVar[RecordedEvent]
+    removed: ClassVar[RecordedEvent]
     staff: ClassVar[User]
     stranger: ClassVar[User]
     superuser: ClassVar[User]

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.cli.output import ExitCode
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
@@ -90,7 +90,7 @@ class Reader(threading.Thread):
         finally:
             reader.close()
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: RecordedEvent) -> None:
         last, sequence = self.last.get(event.aggregate_id, 0), event.sequence or 0
         if sequence <= last:
             self.repeated += 1

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import psycopg
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.message import Message
 from cdc_outbox.operations.heartbeats import Heartbeat, read_record
@@ -102,11 +102,11 @@ class History:
                     payload={"n": number},
                     id=self._untimed_id() if kind == "order" else None,
                 )
-                event = outbox.add(connection, event)
+                written = outbox.add(connection, event)
                 connection.commit()
-                self.ledger.committed[event.id or ""] = event
-                self.ledger.at[event.id or ""] = datetime.now(UTC)
-                self.ledger.present.add(event.id or "")
+                self.ledger.committed[written.id] = written
+                self.ledger.at[written.id] = datetime.now(UTC)
+                self.ledger.present.add(written.id)
         self.own.write_heartbeats()
 
     def _untimed_id(self) -> str | None:
@@ -126,12 +126,12 @@ class History:
         except AssertionError:
             self.log.append("  (not all arrive)")
 
-    def published(self) -> dict[str, Event]:
+    def published(self) -> dict[str, RecordedEvent]:
         """Return the events that the topics hold by their ids, in the order in which they came."""
         pipeline = self.own.pipeline
         broker, contract = pipeline.stack.broker, pipeline.spec.contract
         found = [contract.event_of(each) for topic in contract.topics for each in broker.messages(topic)]
-        return {event.id or "": event for event in found}
+        return {event.id: event for event in found}
 
     def effects(self) -> list[str]:
         """Return the id of the event of each effect."""

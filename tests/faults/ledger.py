@@ -12,7 +12,7 @@ from confluent_kafka import Consumer as Client
 from confluent_kafka import KafkaError, Producer, TopicPartition
 from confluent_kafka import Message as Record
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
@@ -51,10 +51,10 @@ class Ledger:
 
     def __init__(self, ground: Ground, name: str, *, partitions: int = 2) -> None:
         self.name, self.ground = name, ground
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[RecordedEvent]] = {}
         self.ends: Counter[int] = Counter()
         """Offsets behind the last message, by partition."""
-        self._poison: Event | None = None
+        self._poison: RecordedEvent | None = None
         self._contract = contract_of(name)
         broker = ground.stack.broker
         broker.create_topic(name, partitions=partitions)
@@ -80,7 +80,7 @@ class Ledger:
         """Produce the next event of each of these aggregates, in this order; its handler takes so many seconds."""
         for aggregate in aggregates:
             known = self.events.setdefault(aggregate, [])
-            event = Event(
+            event = RecordedEvent(
                 aggregate_type="order",
                 aggregate_id=aggregate,
                 type="OrderPlaced",
@@ -136,16 +136,16 @@ class Ledger:
         return self.connection.execute(query.encode(), (self.name, *parameters)).fetchall()
 
     @property
-    def good(self) -> list[Event]:
+    def good(self) -> list[RecordedEvent]:
         """The events that are to be applied."""
         return [event for events in self.events.values() for event in events if not self._is_held_up(event)]
 
     @property
-    def bad(self) -> list[Event]:
+    def bad(self) -> list[RecordedEvent]:
         """The poison event, and those behind it."""
         return [event for events in self.events.values() for event in events if self._is_held_up(event)]
 
-    def _is_held_up(self, event: Event) -> bool:
+    def _is_held_up(self, event: RecordedEvent) -> bool:
         poison = self._poison
         return poison is not None and poison.aggregate_id == event.aggregate_id and number(event) >= number(poison)
 
@@ -205,5 +205,5 @@ class Ledger:
             yield f"{strangers} effects are of a process whose partition belonged to another one"
 
 
-def number(event: Event) -> int:
+def number(event: RecordedEvent) -> int:
     return event.sequence or 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 from cdc_outbox.operations.heartbeats import Acceptance, read_record
 from tests.faults.history import History
 from tests.faults.runbook import Runbook
@@ -120,7 +120,7 @@ class Oracle:
             elif went_back and each.begin < min(since) - _SECOND:
                 yield f"nothing was lost at the beginning of the time that is named: {each.text}"
 
-    def _wrong_numbers(self, published: Mapping[str, Event], conflicts: set[str]) -> Iterator[str]:
+    def _wrong_numbers(self, published: Mapping[str, RecordedEvent], conflicts: set[str]) -> Iterator[str]:
         """Say which numbers `verify` names wrongly, or does not name."""
         named: _Spans = defaultdict(list)
         told = set()
@@ -137,7 +137,7 @@ class Oracle:
         if told != conflicts:
             yield f"`verify` names as conflicts {sorted(told)}, and they are {sorted(conflicts)}"
 
-    def _lost_numbers(self, published: Mapping[str, Event]) -> dict[str, set[int]]:
+    def _lost_numbers(self, published: Mapping[str, RecordedEvent]) -> dict[str, set[int]]:
         """Return by aggregate the published numbers that the database does not know to have given out."""
         ledger = self.history.ledger
         given: Counter[str] = Counter()
@@ -151,15 +151,15 @@ class Oracle:
                 lost[_place(event)].add(event.sequence)
         return dict(lost)
 
-    def _conflicting(self, published: Mapping[str, Event]) -> set[str]:
+    def _conflicting(self, published: Mapping[str, RecordedEvent]) -> set[str]:
         """Return the ids of events, in topic or outbox, under whose number the topic had another one before."""
         rows, committed = self.history.rows(), self.history.ledger.committed
         kept = [committed[event_id] for event_id in rows & committed.keys()]
         first: dict[tuple[str, int | None], str] = {}
         for event in published.values():
-            first.setdefault((_place(event), event.sequence), event.id or "")
+            first.setdefault((_place(event), event.sequence), event.id)
         return {
-            event.id or ""
+            event.id
             for event in (*published.values(), *kept)
             if event.sequence is not None and first.get((_place(event), event.sequence), event.id) != event.id
         }
@@ -171,7 +171,7 @@ class Oracle:
         return f"event {event_id}{where}{' (taken)' if event_id in ledger.taken else ''}"
 
 
-def _place(event: Event) -> str:
+def _place(event: RecordedEvent) -> str:
     return f"{event.aggregate_type}/{event.aggregate_id} ({event.source})"
 
 

@@ -22,7 +22,7 @@ import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
-from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Limits, Retry, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Limits, RecordedEvent, Retry, SequenceMode, WireContract
 from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
@@ -147,7 +147,7 @@ class Service:
         consumer = Consumer(database=lambda: psycopg.connect(self._dsn), **self._options)
 
         @consumer.on("OrderPlaced")
-        def record(event: Event, connection: psycopg.Connection[Any]) -> None:
+        def record(event: RecordedEvent, connection: psycopg.Connection[Any]) -> None:
             connection.execute(_RECORD, self._recorded(event))
             self._go_on(event)
 
@@ -157,7 +157,7 @@ class Service:
         consumer = AsyncConsumer(database=lambda: psycopg.AsyncConnection.connect(self._dsn), **self._options)
 
         @consumer.on("OrderPlaced")
-        async def record(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+        async def record(event: RecordedEvent, connection: psycopg.AsyncConnection[Any]) -> None:
             await connection.execute(_RECORD, self._recorded(event))
             self._go_on(event)
 
@@ -179,13 +179,13 @@ class Service:
             "retry": Retry(inline_retry_seconds=0, max_attempts=1),
         }
 
-    def _recorded(self, event: Event) -> Sequence[Any]:
+    def _recorded(self, event: RecordedEvent) -> Sequence[Any]:
         """Return what tells which event had its effect, and under which epoch; the database adds which one was its."""
-        orders, (place, held) = self._orders, self._held[event.id or ""]
+        orders, (place, held) = self._orders, self._held[event.id]
         effect = (orders.consumer, orders.member, event.aggregate_id, event.sequence, event.id, held)
         return (*effect, orders.consumer, *place)
 
-    def _go_on(self, event: Event) -> None:
+    def _go_on(self, event: RecordedEvent) -> None:
         if event.payload["poison"]:
             raise ValueError(_POISON)
         time.sleep(event.payload["seconds"])

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Ledger:
         is_shown: Whether a restore since the last recovery has to be found.
     """
 
-    committed: dict[str, Event] = field(default_factory=dict)
+    committed: dict[str, RecordedEvent] = field(default_factory=dict)
     present: set[str] = field(default_factory=set)
     taken: set[str] = field(default_factory=set)
     shown: set[str] = field(default_factory=set)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import uuid4
 
@@ -103,7 +104,9 @@ def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tm
     adopted.deploy(earlier=EarlierEvents.REPUBLISH)
     with psycopg.connect(adopted.dsn) as connection:
         written = outbox.add_all(connection, [event(2), event(3)])
-        assert [(one_.sequence, one_.source, one_.created_at) for one_ in written] == [(None, None, None)] * 2
+        assert [(one_.sequence, one_.source) for one_ in written] == [(None, None)] * 2
+        # The table has no column for it: it is the time of this machine.
+        assert all(abs(datetime.now(UTC) - one_.created_at) < timedelta(minutes=1) for one_ in written)
     # What goes on writing to it by itself is published as before.
     with adopted.connect() as connection:
         connection.execute(

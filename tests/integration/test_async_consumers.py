@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
-from cdc_outbox.consumer import AsyncConsumer, Event
+from cdc_outbox.consumer import AsyncConsumer, RecordedEvent
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
 from tests.support.rig import eventually
@@ -55,7 +55,7 @@ def connect_sqlalchemy(database: Database) -> Callable[[], Awaitable[Any]]:
     return connect
 
 
-async def apply_effect(event: Event, connection: Any) -> None:
+async def apply_effect(event: RecordedEvent, connection: Any) -> None:
     """Insert a row that names the event, with either driver."""
     values = {"aggregate": event.aggregate_id, "sequence": event.sequence}
     if isinstance(connection, AsyncSession):

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Outcome
+from cdc_outbox.consumer import Consumer, Outcome, RecordedEvent
 from cdc_outbox.consumer.session import pipeline_of
 from cdc_outbox.errors import ConfigError
 from tests.support.events import make_event
@@ -25,7 +25,7 @@ def poisoned(service: Service, **options: Any) -> Consumer:
     consumer = service.consumer(**({"retry": PATIENT} | options))
 
     @consumer.on("Poison")
-    def fail(event: Event, connection: Connection) -> None:
+    def fail(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         raise LookupError("hunter2")
 
@@ -77,7 +77,7 @@ def test_a_deadlock_makes_batches_smaller_and_is_no_poison(fed_service: Service)
     consumer = fed_service.consumer(retry=PATIENT)
 
     @consumer.on_batch("Contended")
-    def contend(events: list[Event], connection: Connection) -> None:
+    def contend(events: list[RecordedEvent], connection: Connection) -> None:
         sizes.append(len(events))
         for event in events:
             apply_effect(event, connection)
@@ -99,7 +99,7 @@ def test_a_batch_handler_gets_neighbours_in_order_and_another_type_ends_the_list
     consumer = fed_service.consumer()
 
     @consumer.on_batch("Counted", "Weighed")
-    def count(events: list[Event], connection: Connection) -> None:
+    def count(events: list[RecordedEvent], connection: Connection) -> None:
         lists.append([event.sequence for event in events])
         for event in events:
             apply_effect(event, connection)
@@ -120,7 +120,7 @@ def test_a_batch_handler_that_fails_gets_the_same_events_one_by_one(fed_service:
     consumer = fed_service.consumer(retry=PATIENT)
 
     @consumer.on_batch("Counted")
-    def count(events: list[Event], connection: Connection) -> None:
+    def count(events: list[RecordedEvent], connection: Connection) -> None:
         lists.append([event.aggregate_id for event in events])
         if "7" in lists[-1]:
             raise LookupError
@@ -140,7 +140,7 @@ def test_in_a_pipeline_statements_do_not_wait_and_effects_are_the_same(fed_servi
     consumer = fed_service.consumer(pipeline=True)
 
     @consumer.on("Piped")
-    def pipe(event: Event, connection: Connection) -> None:
+    def pipe(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         statuses.append(connection.pgconn.pipeline_status)
 
@@ -156,7 +156,7 @@ def test_a_statement_that_fails_in_a_pipeline_parks_its_own_event_alone(fed_serv
     consumer = fed_service.consumer(pipeline=True, retry=PATIENT)
 
     @consumer.on("Poison")
-    def fail(event: Event, connection: Connection) -> None:
+    def fail(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         if kind == "raises":
             raise LookupError

@@ -10,7 +10,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox import Event
+from cdc_outbox import Event, RecordedEvent
 from cdc_outbox.consumer import Consumer, InboxTable, Outcome
 from cdc_outbox.errors import (
     BrokerUnavailableError,
@@ -98,7 +98,7 @@ def test_a_second_run_goes_on_where_the_first_ended(service: Service) -> None:
     seen: list[str] = []
 
     @consumer.on("OrderViewed")
-    def look(_event: Event, connection: Connection) -> None:
+    def look(_event: RecordedEvent, connection: Connection) -> None:
         shown = "select current_setting('search_path') || ' ' || current_setting('row_security')"
         seen.append(one(connection, shown))
 
@@ -183,7 +183,7 @@ def test_a_handler_that_swallows_an_sql_error_loses_nothing(service: Service) ->
     consumer = service.consumer(retry=HASTY)
 
     @consumer.on("Swallowed")
-    def swallow(event: Event, connection: Connection) -> None:
+    def swallow(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         with suppress(psycopg.Error):
             connection.execute("select 1 from nowhere")
@@ -209,7 +209,7 @@ def test_a_handler_may_fail_inside_a_savepoint_of_its_own(service: Service) -> N
     consumer = service.consumer()
 
     @consumer.on("Tried")
-    def attempt(event: Event, connection: Connection) -> None:
+    def attempt(event: RecordedEvent, connection: Connection) -> None:
         try:
             with connection.transaction():
                 connection.execute("select 1 from nowhere")
@@ -225,7 +225,7 @@ def test_a_failing_handler_has_no_effect_and_its_event_is_kept_with_a_name_and_n
     consumer = service.consumer(retry=replace(HASTY, error_texts=False))
 
     @consumer.on("Poison")
-    def fail(event: Event, connection: Connection) -> None:
+    def fail(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         raise LookupError("hunter2")
 
@@ -253,7 +253,7 @@ def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_its_event_co
     consumer = service.consumer()
 
     @consumer.on("Ended")
-    def end(_event: Event, connection: Connection) -> None:
+    def end(_event: RecordedEvent, connection: Connection) -> None:
         connection.execute(statement.encode())
 
     service.pipeline.write_and_send(1)
@@ -274,7 +274,7 @@ def test_a_conflict_of_two_transactions_is_tried_again(service: Service) -> None
     consumer = service.consumer()
 
     @consumer.on("Contended")
-    def contend(event: Event, connection: Connection) -> None:
+    def contend(event: RecordedEvent, connection: Connection) -> None:
         tries.append(event.sequence)
         apply_effect(event, connection)
         if len(tries) < 3:
@@ -291,7 +291,7 @@ def test_a_database_connection_that_is_cut_is_opened_again(service: Service) -> 
     consumer = service.consumer()
 
     @consumer.on("Cut")
-    def cut_once(event: Event, connection: Connection) -> None:
+    def cut_once(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         if not cut:
             cut.append(event.sequence)
@@ -326,7 +326,7 @@ def test_a_zombie_that_comes_second_is_undone(service: Service) -> None:
     pipeline = service.pipeline
     [event] = pipeline.write_and_send(1)
     with psycopg.connect(pipeline.dsn) as zombie:
-        zombie.execute("insert into inbox (consumer, event_id) values (%s, %s)", (service.name, event.id or ""))
+        zombie.execute("insert into inbox (consumer, event_id) values (%s, %s)", (service.name, event.id))
         with service.running() as consumer:
             query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = %s"
             with pipeline.connect() as watcher:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.consumer import Consumer, EffectsDatabase, Inbox, InboxTable, Verdict, inbox_component
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
@@ -64,12 +64,12 @@ def test_the_test_of_handlers_that_is_shown_passes_and_counts_mails(
     consumer, mailbox = new_consumer(spec, effects), list[str]()
 
     @consumer.on("OrderPlaced")
-    def ship(event: Event, connection: Connection) -> None:
+    def ship(event: RecordedEvent, connection: Connection) -> None:
         connection.execute("insert into shipments (order_id) values (%s)", [event.aggregate_id])
         mailbox.append(event.aggregate_id)
 
     @consumer.on("OrderPaid")
-    def pay(event: Event, connection: Connection) -> None:
+    def pay(event: RecordedEvent, connection: Connection) -> None:
         connection.execute("update shipments set paid = true where order_id = %s", [event.aggregate_id])
 
     names = {"consumer": consumer, "Event": Event, "psycopg": psycopg, "TEST_DSN": database, "mailbox": mailbox}
@@ -99,7 +99,7 @@ def test_the_handler_that_writes_events_that_is_shown_writes_them(database: str,
 
 
 def test_the_loop_that_is_shown_applies_an_event_once(database: str, spec: Spec) -> None:
-    shipped: list[Event] = []
+    shipped: list[RecordedEvent] = []
     committed: list[Message] = []
     message = spec.contract.message_of(make_event(1, "41"))
     with psycopg.connect(database) as connection:

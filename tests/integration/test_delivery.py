@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.errors import Diagnostic
 
-from cdc_outbox.consumer import Event, Handler, InboxTable, Order, Outcome, SequenceMode, inbox_component
+from cdc_outbox.consumer import Handler, InboxTable, Order, Outcome, RecordedEvent, SequenceMode, inbox_component
 from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.item import Item
@@ -56,13 +56,13 @@ def autocommit(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def new_event(mode: SequenceMode = GAPLESS) -> Event:
+def new_event(mode: SequenceMode = GAPLESS) -> RecordedEvent:
     """Return the first event of a new aggregate."""
     return make_event(1 if mode is GAPLESS else None, str(uuid4()), event_id=str(uuid4()))
 
 
 def deliver(
-    connection: Connection, event: Event, handler: Handler = apply_effect, mode: SequenceMode = GAPLESS
+    connection: Connection, event: RecordedEvent, handler: Handler = apply_effect, mode: SequenceMode = GAPLESS
 ) -> Outcome:
     driver, handlers = ImmediateTransactions(Psycopg()), Handlers()
     handlers.add(["OrderPlaced"], handler, takes_batch=False)
@@ -77,7 +77,7 @@ def deliver(
     return outcome
 
 
-def traces(dsn: str, event: Event) -> tuple[int, int, int]:
+def traces(dsn: str, event: RecordedEvent) -> tuple[int, int, int]:
     """Return how many claims, watermarks and effects an event has left."""
     query = """
         select (select count(*) from inbox where event_id = '~' || %(id)s),
@@ -131,7 +131,7 @@ def test_a_handler_that_ends_its_transaction_is_told_so_and_its_event_comes_agai
     end, error, committed = ENDINGS[ending]
     event = new_event(mode)
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         end(connection)
 
@@ -149,7 +149,7 @@ def test_a_handler_that_commits_and_then_fails_gets_its_event_again(
 ) -> None:
     event = new_event(mode)
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         connection.execute("commit")
         connection.execute("select 1")
@@ -168,7 +168,7 @@ def test_a_handler_that_commits_and_then_fails_gets_its_event_again(
 def test_a_claim_that_is_moved_before_it_is_taken_back_stays(dsn: str, mode: SequenceMode, outcome: Outcome) -> None:
     event = new_event(mode)
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         connection.execute("commit")
         with psycopg.connect(dsn) as purging:  # whatever writes the row anew
@@ -188,7 +188,7 @@ def test_a_claim_that_is_moved_before_it_is_taken_back_stays(dsn: str, mode: Seq
 def test_a_refused_commit_that_the_handler_swallows_does_no_harm(dsn: str, *, autocommit: bool) -> None:
     event = new_event()
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         for end in (connection.commit, connection.rollback):
             with pytest.raises(psycopg.ProgrammingError):
                 end()
@@ -206,11 +206,11 @@ def cut(dsn: str, connection: Connection) -> None:
 
 
 def test_a_connection_that_is_cut_under_the_outbox_in_a_handler_is_worth_a_retry(dsn: str) -> None:
-    from cdc_outbox import Outbox
+    from cdc_outbox import Event, Outbox
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(_event: RecordedEvent, connection: Connection) -> None:
         cut(dsn, connection)
-        Outbox().add(connection, event)
+        Outbox().add(connection, Event(aggregate_type="order", aggregate_id="1", type="OrderSeen", payload={}))
 
     event = new_event(NONE)
     with psycopg.connect(dsn) as connection, pytest.raises(DatabaseUnavailableError):
@@ -238,7 +238,7 @@ def test_a_transaction_that_idled_too_long_is_worth_a_retry(dsn: str) -> None:
     assert traces(dsn, event) == (0, 0, 0)
 
 
-def idle_for_too_long(milliseconds: int, dsn: str, event: Event, connection: Connection) -> None:
+def idle_for_too_long(milliseconds: int, dsn: str, event: RecordedEvent, connection: Connection) -> None:
     apply_effect(event, connection)
     connection.execute(f"set idle_in_transaction_session_timeout = {milliseconds}")
     with psycopg.connect(dsn, autocommit=True) as watcher:
@@ -266,7 +266,7 @@ def test_a_database_that_takes_no_writes_is_waited_for(dsn: str) -> None:
 
 
 def test_effects_that_the_commit_refuses_are_told_with_the_event(dsn: str, *, autocommit: bool) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         connection.execute("insert into payments values (4711, %s)", (event.id,))
 
@@ -281,7 +281,7 @@ def test_effects_that_the_commit_refuses_are_told_with_the_event(dsn: str, *, au
 
 @pytest.mark.parametrize("level", ["SERIALIZABLE", "REPEATABLE_READ"])
 def test_a_connection_whose_snapshots_are_not_renewed_is_refused_before_the_handler(dsn: str, level: str) -> None:
-    handled: list[Event] = []
+    handled: list[RecordedEvent] = []
     with psycopg.connect(dsn) as connection:
         connection.isolation_level = psycopg.IsolationLevel[level]
         with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
@@ -292,7 +292,7 @@ def test_a_connection_whose_snapshots_are_not_renewed_is_refused_before_the_hand
 def test_a_handler_cannot_change_the_isolation_of_its_transaction(dsn: str) -> None:
     """PostgreSQL refuses that after the first statement, and the refusal is not overheard."""
 
-    def handler(_event: Event, connection: Connection) -> None:
+    def handler(_event: RecordedEvent, connection: Connection) -> None:
         with suppress(psycopg.Error):
             connection.execute("set transaction isolation level serializable")
 

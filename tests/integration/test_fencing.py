@@ -10,7 +10,7 @@ import psutil
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, Outcome
+from cdc_outbox.consumer import Outcome, RecordedEvent
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.inbox_tables import InboxTable
 from cdc_outbox.consumer.session import sql_stores
@@ -70,7 +70,7 @@ def test_a_partition_that_another_consumer_took_in_the_database_meanwhile_is_giv
     consumer = fed_service.consumer()
 
     @consumer.on("Taken")
-    def take(event: Event, connection: Connection) -> None:
+    def take(event: RecordedEvent, connection: Connection) -> None:
         tries.append(event.id)
         apply_effect(event, connection)
         if moment == "in the handler" and len(tries) == 1:
@@ -95,7 +95,7 @@ def test_the_sessions_of_a_consumer_are_bounded_and_read_what_is_committed(fed_s
     consumer = fed_service.consumer(connect=lambda: psycopg.connect(dsn), limits=limits)
 
     @consumer.on("Asked")
-    def ask(event: Event, connection: Connection) -> None:
+    def ask(event: RecordedEvent, connection: Connection) -> None:
         for name in ("idle_in_transaction_session_timeout", "transaction_isolation"):
             seen.extend(connection.execute(f"show {name}".encode()).fetchall())
         apply_effect(event, connection)
@@ -115,7 +115,7 @@ def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
     tries: list[int | None] = []
 
     @slow.on("Slow")
-    def wait(event: Event, connection: Connection) -> None:
+    def wait(event: RecordedEvent, connection: Connection) -> None:
         tries.append(event.sequence)
         apply_effect(event, connection)
         entered.set()
@@ -144,7 +144,7 @@ def test_a_handler_that_hangs_loses_its_partition_and_its_effects_and_its_succes
     successor.on("Hangs")(apply_effect)
 
     @hanging.on("Hangs")
-    def hang(event: Event, connection: Connection) -> None:
+    def hang(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         entered.set()
         assert released.wait(60)

@@ -10,14 +10,15 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 from sqlalchemy.orm import Session
 
-from cdc_outbox.consumer import AsyncConsumer, Consumer, EffectsDatabase, Event, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, EffectsDatabase, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.event import Event
 from cdc_outbox.testing import FaultReport, HandlerFaults, Stack
 from tests.support.rig import Connection
 from tests.support.sqlalchemy_clients import make_url
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "customer": SequenceMode.NONE})
-HandlerOfOne = Callable[[Event, Connection], object]
+HandlerOfOne = Callable[[RecordedEvent, Connection], object]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +67,14 @@ def run(handler: HandlerOfOne, dsn: str, **options: Any) -> FaultReport:
     return HandlerFaults().run(consumer, **(chosen | options))
 
 
-def count(event: Event, connection: Connection) -> None:
+def count(event: RecordedEvent, connection: Connection) -> None:
     connection.execute(
         "insert into totals values (%s, 1) on conflict (customer) do update set events = totals.events + 1",
         (event.aggregate_id,),
     )
 
 
-def right(event: Event, connection: Connection) -> None:
+def right(event: RecordedEvent, connection: Connection) -> None:
     count(event, connection)
     row = (event.aggregate_id, event.sequence, event.payload["total"])
     connection.execute("insert into history values (%s, %s, %s)", row)
@@ -101,7 +102,7 @@ def problem(handler: HandlerOfOne, dsn: str, **options: Any) -> str:
 
 
 def test_a_connection_of_the_handlers_own_is_found_before_the_commit(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         count(event, connection)
         with psycopg.connect(dsn, autocommit=True) as own:
             own.execute("insert into history values (%s, %s, 0)", (event.aggregate_id, event.sequence))
@@ -112,7 +113,7 @@ def test_a_connection_of_the_handlers_own_is_found_before_the_commit(dsn: str) -
 
 
 def test_an_error_that_the_handler_swallows_is_found_though_none_occurs_by_itself(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         with suppress(psycopg.Error):
             right(event, connection)
 
@@ -122,7 +123,7 @@ def test_an_error_that_the_handler_swallows_is_found_though_none_occurs_by_itsel
 
 
 def test_an_error_that_is_swallowed_behind_a_savepoint_is_found_by_its_missing_effects(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         count(event, connection)
         try:
             with connection.transaction():
@@ -136,7 +137,7 @@ def test_an_error_that_is_swallowed_behind_a_savepoint_is_found_by_its_missing_e
 def test_a_list_that_knows_no_rollback_is_found_as_an_effect_and_noted_as_a_call(dsn: str) -> None:
     sent: list[str] = []
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         right(event, connection)
         sent.append(event.aggregate_id)
 
@@ -160,7 +161,7 @@ def test_a_list_that_knows_no_rollback_is_found_as_an_effect_and_noted_as_a_call
 def test_a_variable_that_outlives_a_rollback_is_found(dsn: str) -> None:
     seen: set[str | None] = set()
 
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         if event.id not in seen:
             seen.add(event.id)
             right(event, connection)
@@ -174,7 +175,7 @@ def test_a_variable_that_outlives_a_rollback_is_found(dsn: str) -> None:
 
 
 def test_what_relies_on_the_order_across_aggregates_is_found(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         [(so_far,)] = connection.execute("select count(*) from history").fetchall()
         connection.execute("insert into history values (%s, %s, %s)", (event.aggregate_id, event.sequence, so_far))
 
@@ -184,7 +185,7 @@ def test_what_relies_on_the_order_across_aggregates_is_found(dsn: str) -> None:
 
 
 def test_what_raises_until_the_other_aggregate_is_there_is_right(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         if event.aggregate_id == "b" and not connection.execute("select from totals where customer = 'a'").fetchall():
             raise LookupError("a is not there yet")
         right(event, connection)
@@ -193,7 +194,7 @@ def test_what_raises_until_the_other_aggregate_is_there_is_right(dsn: str) -> No
 
 
 def test_what_cannot_be_applied_alone_is_told_with_its_reason(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         right(event, connection)
         raise LookupError("no such customer")
 
@@ -204,7 +205,7 @@ def test_what_cannot_be_applied_alone_is_told_with_its_reason(dsn: str) -> None:
 
 
 def test_what_ends_its_transaction_is_found(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         right(event, connection)
         connection.execute("commit")
 
@@ -215,7 +216,7 @@ def test_a_batch_of_which_only_the_last_event_counts_is_found(dsn: str) -> None:
     consumer = new_consumer()
 
     @consumer.on_batch("Placed")
-    def handler(events: list[Event], connection: Connection) -> None:
+    def handler(events: list[RecordedEvent], connection: Connection) -> None:
         right(events[-1], connection)
 
     report = HandlerFaults().run(
@@ -229,7 +230,7 @@ def test_what_has_no_effects_that_anybody_sees_is_no_proof(dsn: str) -> None:
 
 
 def test_times_that_differ_by_themselves_are_told_apart_from_faults(dsn: str) -> None:
-    def handler(event: Event, connection: Connection) -> None:
+    def handler(event: RecordedEvent, connection: Connection) -> None:
         connection.execute(
             "insert into history values (%s, 1, extract(microseconds from now()))", (event.aggregate_id,)
         )
@@ -242,7 +243,7 @@ def test_batches_in_pipeline_mode_are_tried_as_they_run(dsn: str) -> None:
     consumer = new_consumer(pipeline=True)
 
     @consumer.on_batch("Placed")
-    def handler(events: list[Event], connection: Connection) -> None:
+    def handler(events: list[RecordedEvent], connection: Connection) -> None:
         rows = [(event.aggregate_id, event.sequence, event.payload["total"]) for event in events]
         connection.cursor().executemany("insert into history values (%s, %s, %s)", rows)
 
@@ -261,7 +262,7 @@ def test_an_asynchronous_consumer_is_tried_in_a_loop_of_its_own(dsn: str) -> Non
     swallows = False
 
     @consumer.on("Placed")
-    async def handler(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def handler(event: RecordedEvent, connection: psycopg.AsyncConnection[Any]) -> None:
         row = (event.aggregate_id, event.sequence, event.payload["total"])
         try:
             await connection.execute("insert into history values (%s, %s, %s)", row)
@@ -288,7 +289,7 @@ def test_connections_of_other_drivers_are_tried_but_for_their_statements(dsn: st
     engine = create_engine(make_url(dsn, "psycopg2"), poolclass=NullPool)
 
     @consumer.on("Placed")
-    def handler(event: Event, session: Session) -> None:
+    def handler(event: RecordedEvent, session: Session) -> None:
         row = {"aggregate": event.aggregate_id, "sequence": event.sequence}
         session.execute(text("insert into history values (:aggregate, :sequence, 0)"), row)
 

@@ -6,7 +6,17 @@ from dataclasses import replace
 import psycopg
 import pytest
 
-from cdc_outbox import TOMBSTONE, Event, Outbox, OutboxMode, OutboxTable, SequenceMode, StaleSequenceError, WireContract
+from cdc_outbox import (
+    TOMBSTONE,
+    Event,
+    Outbox,
+    OutboxMode,
+    OutboxTable,
+    RecordedEvent,
+    SequenceMode,
+    StaleSequenceError,
+    WireContract,
+)
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.lsn import Lsn
@@ -51,7 +61,7 @@ def in_mode(pipeline: Pipeline, mode: OutboxMode) -> Spec:
     return parse_spec(Pipeline.text(pipeline.name, f"outbox: {{mode: {mode}}}\n"))
 
 
-def write_like_a_service(pipeline: Pipeline) -> list[Event]:
+def write_like_a_service(pipeline: Pipeline) -> list[RecordedEvent]:
     """Write in every way there is, with rollbacks between, and return what was committed."""
     outbox, written = Outbox(spec=pipeline.spec), []
     metric = Event(aggregate_type="metric", aggregate_id="cpu", type="Measured", payload="1")

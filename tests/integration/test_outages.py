@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Retry
+from cdc_outbox.consumer import Consumer, RecordedEvent, Retry
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import PATIENT, Service, apply_effect, effects_of
@@ -18,12 +18,12 @@ STUBBORN = Retry(inline_retry_seconds=0, parked_pause_seconds=0.05, longest_paus
 ALL_AGGREGATES = [str(number) for number in range(40)]
 
 
-def ask_second_database(_event: Event, _connection: Connection) -> None:
+def ask_second_database(_event: RecordedEvent, _connection: Connection) -> None:
     """Connect to a database that refuses connections."""
     psycopg.connect(UNREACHABLE).close()
 
 
-def want_locked_row(_event: Event, connection: Connection) -> None:
+def want_locked_row(_event: RecordedEvent, connection: Connection) -> None:
     """Wait for a row that another transaction holds, as long as a lock may be waited for."""
     connection.execute("set local lock_timeout = '20ms'")
     connection.execute("select * from settings for update")
@@ -31,7 +31,7 @@ def want_locked_row(_event: Event, connection: Connection) -> None:
 
 @pytest.mark.parametrize("handler", [ask_second_database, want_locked_row])
 def test_one_event_whose_handler_is_refused_is_parked_and_the_other_partitions_go_on(
-    two_partition_service: Service, handler: Callable[[Event, Connection], None]
+    two_partition_service: Service, handler: Callable[[RecordedEvent, Connection], None]
 ) -> None:
     service = two_partition_service
     consumer = service.consumer(retry=PATIENT)
@@ -57,7 +57,7 @@ class SecondDatabase:
         self.refused: Counter[str] = Counter()
         """How often events were refused, by aggregate."""
 
-    def report(self, event: Event, connection: Connection) -> None:
+    def report(self, event: RecordedEvent, connection: Connection) -> None:
         """Apply the effect, and ask the second database."""
         apply_effect(event, connection)
         if self.is_away.is_set():

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, Fate, Outcome, Retry
+from cdc_outbox.consumer import Consumer, Fate, Outcome, RecordedEvent, Retry
 from cdc_outbox.event import new_event_id
 from tests.support.commands import run_command
 from tests.support.events import make_event
@@ -23,7 +23,7 @@ class Flaky:
         self.is_mended = False
         self.tried: list[str | None] = []
 
-    def __call__(self, event: Event, connection: Connection) -> None:
+    def __call__(self, event: RecordedEvent, connection: Connection) -> None:
         self.tried.append(event.id)
         apply_effect(event, connection)
         if not self.is_mended:
@@ -36,7 +36,7 @@ def flaky(service: Service, handler: Flaky, **options: Any) -> Consumer:
     return consumer
 
 
-def events_of(aggregate_type: str, *kinds: str) -> list[Event]:
+def events_of(aggregate_type: str, *kinds: str) -> list[RecordedEvent]:
     """Return events of one aggregate, numbered as their type is."""
     numbers: dict[str, list[int | None]] = {"order": [1, 2, 3, 4], "invoice": [2, 5, 9, 14], "metric": [None] * 4}
     return [

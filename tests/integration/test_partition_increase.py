@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, Order, Outcome, SequenceMode
+from cdc_outbox.consumer import Order, Outcome, RecordedEvent, SequenceMode
 from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
@@ -70,7 +70,7 @@ class Member:
         self.driver = SlowCommit(before_commit)
         self.stores = sql_stores(table=InboxTable(), consumer=service.name, driver=self.driver)
 
-        def handler(event: Event, connection: Connection) -> None:
+        def handler(event: RecordedEvent, connection: Connection) -> None:
             apply_effect(event, connection)
             in_handler()
 
@@ -79,7 +79,7 @@ class Member:
         order = Order(mode=SequenceMode.GAPLESS)
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 
-    def deliver(self, event: Event) -> Outcome:
+    def deliver(self, event: RecordedEvent) -> Outcome:
         message = Message(topic=self.place.topic, partition=self.place.partition, offset=0, key=b"1", value=b"{}")
         with psycopg.connect(self._service.dsn) as connection:
             delivered = finish(self._delivery.apply([Item(event=event, message=message)], connection, {}))

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.partitions import first_id
@@ -84,7 +84,7 @@ def test_events_of_partitions_and_of_the_default_one_are_published_alike(daily: 
     assert daily.deploy().is_empty
 
 
-def _fields(event: Event) -> dict[str, Any]:
+def _fields(event: Event | RecordedEvent) -> dict[str, Any]:
     return {name: getattr(event, name) for name in ("aggregate_type", "aggregate_id", "type", "payload")}
 
 

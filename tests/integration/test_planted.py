@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, Handler, Order, Outcome, SequenceMode, start_offsets
+from cdc_outbox.consumer import Handler, Order, Outcome, RecordedEvent, SequenceMode, start_offsets
 from cdc_outbox.consumer.claims import Claims, SqlInbox
 from cdc_outbox.consumer.delivery import Delivered, Delivery
 from cdc_outbox.consumer.fencing import SqlEpochs, TopicPartition
@@ -57,7 +57,7 @@ class Member:
         calls, order = HandlerRunner(driver=driver, handlers=handlers), Order(mode=mode)
         self._delivery = Delivery(stores=self._stores, driver=driver, calls=calls, order_of=lambda _: order)
 
-    def deliver(self, *events: Event) -> list[Outcome]:
+    def deliver(self, *events: RecordedEvent) -> list[Outcome]:
         messages = [replace(self._contract.message_of(event), partition=0, offset=0) for event in events]
         with psycopg.connect(self._dsn) as connection:
             outcomes = self._apply(connection, [item_of(message, self._contract) for message in messages]).outcomes
@@ -70,11 +70,11 @@ class Member:
         return finish(self._delivery.apply(items, connection, {}))
 
 
-def fail(_event: Event, _connection: Connection) -> None:
+def fail(_event: RecordedEvent, _connection: Connection) -> None:
     raise LookupError
 
 
-def swallow(event: Event, connection: Connection) -> None:
+def swallow(event: RecordedEvent, connection: Connection) -> None:
     apply_effect(event, connection)
     with suppress(psycopg.Error):
         connection.execute("select 1 from nowhere")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import psycopg
 import pytest
 
-from cdc_outbox import TOMBSTONE, Event, EventFormat, Outbox, OutboxMode, PayloadType, WireContract
+from cdc_outbox import TOMBSTONE, Event, EventFormat, Outbox, OutboxMode, PayloadType, RecordedEvent, WireContract
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
 from tests.support.cloudevents_oracle import judged
@@ -36,8 +36,8 @@ class Way:
     """One profile's pipeline, what was written into it, and what a handler got of it."""
 
     pipeline: Pipeline
-    written: list[Event] = field(default_factory=list)
-    seen: list[Event] = field(default_factory=list)
+    written: list[RecordedEvent] = field(default_factory=list)
+    seen: list[RecordedEvent] = field(default_factory=list)
 
     @property
     def payload_type(self) -> PayloadType:
@@ -57,7 +57,7 @@ class Way:
             if self.format is not EventFormat.ENVELOPE:
                 self.written.append(outbox.add(connection, replace(event, payload=TOMBSTONE)))
 
-    def see(self, event: Event, _connection: object) -> None:
+    def see(self, event: RecordedEvent, _connection: object) -> None:
         self.seen.append(event)
 
     def reader(self) -> WireContract:
@@ -99,14 +99,14 @@ def test_every_profile_reaches_the_handler_as_it_was_written(ways: list[Way]) ->
             check(way, message, event)
 
 
-def plain(event: Event) -> object:
+def plain(event: RecordedEvent) -> object:
     """Return the payload that a consumer has to get."""
     if event.payload is TOMBSTONE:
         return None
     return event.payload if isinstance(event.payload, bytes) else json.loads(event.payload)
 
 
-def check(way: Way, message: Message, event: Event) -> None:
+def check(way: Way, message: Message, event: RecordedEvent) -> None:
     """The message is the contract's, and other readers of its format read it too."""
     stated = way.pipeline.spec.contract.message_of(event)
     assert message.headers == stated.headers

@@ -9,7 +9,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Event, InboxTable, Outcome
+from cdc_outbox.consumer import InboxTable, Outcome, RecordedEvent
 from cdc_outbox.consumer.ordering import key_of
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.errors import OutboxError, TransactionConflictError
@@ -47,7 +47,7 @@ def purge(service: BrokerlessService, reports: list[tuple[str, str]]) -> Iterato
         )
 
 
-def visit(event_id: str) -> Event:
+def visit(event_id: str) -> RecordedEvent:
     return make_event(None, aggregate_type="visit", event_id=event_id)
 
 

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from cdc_outbox import AsyncOutbox, Event, EventError, Outbox
+from cdc_outbox import AsyncOutbox, Event, EventError, Outbox, RecordedEvent
 from cdc_outbox.consumer import AsyncConsumer, Consumer, EffectsDatabase, InboxTable, Outcome, inbox_component
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import HandlerError
@@ -69,10 +70,10 @@ def test_what_a_batchs_handlers_add_is_written_at_its_end_in_one_statement_and_o
     dsn: str, own: Connection, outbox: Outbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     consumer = new_consumer(dsn, outbox)
-    added: list[Event] = []
+    added: list[RecordedEvent] = []
 
     @consumer.on("OrderPlaced")
-    def answer(event: Event, connection: Connection) -> None:
+    def answer(event: RecordedEvent, connection: Connection) -> None:
         added.extend(outbox.add_all(connection, [reaction(event.aggregate_id), reaction("all")]))
         apply_effect(event, connection)
 
@@ -93,7 +94,7 @@ def test_a_batch_that_fails_writes_nothing_and_each_event_once_when_it_comes_aga
     fails = True
 
     @consumer.on("OrderPlaced")
-    def answer(event: Event, connection: Connection) -> None:
+    def answer(event: RecordedEvent, connection: Connection) -> None:
         outbox.add(connection, reaction(event.aggregate_id))
         if fails and event.aggregate_id == "b":
             raise LookupError
@@ -118,7 +119,7 @@ def test_a_chain_of_consumers_keeps_its_first_event_and_names_each_cause(
         consumer = new_consumer(dsn, outbox)
 
         @consumer.on("OrderPlaced", "Answered")
-        def answer(_event: Event, connection: Connection) -> None:
+        def answer(_event: RecordedEvent, connection: Connection) -> None:
             outbox.add(connection, reaction(aggregate_id))
 
         return consumer
@@ -131,25 +132,26 @@ def test_a_chain_of_consumers_keeps_its_first_event_and_names_each_cause(
     assert third.headers == {"causation_id": second.id, "correlation_id": first.id}
 
 
-def read(own: Connection) -> list[Event]:
+def read(own: Connection) -> list[RecordedEvent]:
     """Return the outbox's events as they come out of Kafka."""
-    query = "select aggregateid, type, id::text, sequence, source, causation_id, correlation_id from outbox"
+    query = "select aggregateid, type, id::text, sequence, source, created_at, causation_id, correlation_id from outbox"
     return [
         CONTRACT.event_of(
             CONTRACT.message_of(
-                Event(
+                RecordedEvent(
                     aggregate_type="order",
                     aggregate_id=aggregate_id,
                     type=event_type,
                     payload={},
                     id=event_id,
+                    created_at=created_at.replace(tzinfo=UTC),
                     sequence=sequence,
                     source=source,
                     headers=dict(zip(CAUSES, headers, strict=True)),
                 )
             )
         )
-        for aggregate_id, event_type, event_id, sequence, source, *headers in own.execute(query)
+        for aggregate_id, event_type, event_id, sequence, source, created_at, *headers in own.execute(query)
     ]
 
 
@@ -157,7 +159,7 @@ def test_what_an_event_says_of_its_cause_itself_stays(dsn: str, own: Connection,
     consumer = new_consumer(dsn, outbox)
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         outbox.add(connection, reaction("own", headers={"correlation_id": "mine"}))
 
     cause = make_event(1)
@@ -170,7 +172,7 @@ def test_where_the_outbox_has_no_such_columns_nothing_is_told(dsn: str, own: Con
     consumer = new_consumer(dsn, outbox)
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         outbox.add(connection, reaction("plain"))
 
     deliver(consumer, make_event(1))
@@ -184,7 +186,7 @@ def test_a_handler_of_batches_is_caused_by_the_last_of_them(
     consumer = new_consumer(dsn, outbox, pipeline=pipeline)
 
     @consumer.on_batch("OrderPlaced")
-    def answer(events: Sequence[Event], connection: Connection) -> None:
+    def answer(events: Sequence[RecordedEvent], connection: Connection) -> None:
         rows = [(event.aggregate_id, event.sequence, event.id) for event in events]
         connection.cursor().executemany("insert into effects values (%s, %s, %s)", rows)
         with outbox.collect(connection) as collected:
@@ -203,7 +205,7 @@ def test_each_event_is_caused_by_the_one_whose_handler_added_it_in_pipeline_mode
     consumer = new_consumer(dsn, outbox, pipeline=True)
 
     @consumer.on("OrderPlaced")
-    def answer(event: Event, connection: Connection) -> None:
+    def answer(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         outbox.add(connection, reaction(event.aggregate_id))
 
@@ -219,7 +221,7 @@ def test_a_cursor_leads_to_the_same_transaction_and_another_connection_does_not(
     numbers: list[int | None] = []
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         numbers.append(outbox.add(connection.cursor(), reaction("cursor")).sequence)
         with own.transaction():
             numbers.append(outbox.add(own, reaction("other")).sequence)
@@ -246,7 +248,7 @@ def test_what_cannot_be_written_is_refused_in_the_handler_that_adds_it(
     refused: list[str] = []
 
     @consumer.on("OrderPlaced")
-    def answer(event: Event, connection: Connection) -> None:
+    def answer(event: RecordedEvent, connection: Connection) -> None:
         outbox.add(connection, reaction("right"))
         if event.aggregate_id == "bad":
             with pytest.raises(EventError):
@@ -266,7 +268,7 @@ def test_a_number_that_is_too_low_is_the_events_own_failure_and_stops_no_consume
         outbox.add(own, replace(reaction("1"), aggregate_type="price", sequence=7))
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         outbox.add(connection, replace(reaction("1"), aggregate_type="price", sequence=7))
 
     event = make_event(1)
@@ -278,7 +280,7 @@ def test_the_payload_is_that_of_the_moment_in_which_it_was_added(dsn: str, own: 
     consumer = new_consumer(dsn, outbox)
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         payload = {"total": 1}
         outbox.add(connection, replace(reaction("1"), payload=payload))
         payload["total"] = 2
@@ -298,9 +300,10 @@ def test_the_policy_is_asked_once_for_each_event(dsn: str, own: Connection) -> N
     consumer = new_consumer(dsn, outbox)
 
     @consumer.on("OrderPlaced")
-    def answer(_event: Event, connection: Connection) -> None:
+    def answer(_event: RecordedEvent, connection: Connection) -> None:
         declined, wanted = outbox.add_all(connection, [reaction("declined"), reaction("wanted")])
-        assert (declined.id is None, wanted.id is None) == (True, False)
+        assert [event.is_written for event in (declined, wanted)] == [False, False]
+        assert declined.id != wanted.id
 
     deliver(consumer, make_event(1))
     assert asked == ["declined", "wanted"]
@@ -321,7 +324,7 @@ def test_asynchronous_handlers_add_to_an_asynchronous_outbox(dsn: str, own: Conn
     )
 
     @consumer.on("OrderPlaced")
-    async def answer(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def answer(event: RecordedEvent, connection: psycopg.AsyncConnection[Any]) -> None:
         await asyncio.gather(*(outbox.add(connection, reaction(f"{event.aggregate_id}{one}")) for one in "xy"))
         async with outbox.collect(connection) as collected:
             collected.add(reaction(f"{event.aggregate_id}z"))

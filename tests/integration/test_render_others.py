@@ -11,7 +11,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox, OutboxMode
+from cdc_outbox import Event, Outbox, OutboxMode, RecordedEvent
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer import Consumer, InboxTable, inbox_component
@@ -91,7 +91,7 @@ overrides:
             account = f"alter user {self.spec.database.user} identified by %s account unlock"
             cursor.execute(account, (CONNECTOR_PASSWORD,))
 
-    def write(self, events: Iterable[Event], mode: OutboxMode) -> list[Event]:
+    def write(self, events: Iterable[Event], mode: OutboxMode) -> list[RecordedEvent]:
         """Write events, and beside each one that is rolled back."""
         outbox, written = Outbox(table=replace(self.spec.outbox, mode=mode), contract=self.spec.contract), []
         with self.connect() as connection:
@@ -109,7 +109,7 @@ overrides:
             return False
         return condition_of(status) is Condition.UP and bool(offsets) and "snapshot" not in offsets[0]["offset"]
 
-    def consume(self, dsn: str, count: int) -> list[Event]:
+    def consume(self, dsn: str, count: int) -> list[RecordedEvent]:
         """Return the events whose effects were committed, in that order."""
         consumer = Consumer(
             name="shipping",
@@ -117,10 +117,10 @@ overrides:
             kafka={"bootstrap.servers": self.stack.broker.bootstrap_servers, **QUICK},
             database=lambda: psycopg.connect(dsn),
         )
-        seen: list[Event] = []
+        seen: list[RecordedEvent] = []
 
         @consumer.on("OrderPlaced")
-        def keep(event: Event, connection: psycopg.Connection[Any]) -> None:
+        def keep(event: RecordedEvent, connection: psycopg.Connection[Any]) -> None:
             del connection
             seen.append(event)
             if len(seen) == count:
@@ -152,7 +152,7 @@ def events() -> list[Event]:
     ]
 
 
-def plain(event: Event) -> tuple[Any, ...]:
+def plain(event: RecordedEvent) -> tuple[Any, ...]:
     """Return what a consumer has to get of a written event."""
     payload = json.loads(event.payload) if isinstance(event.payload, str) else event.payload
     return event.id, event.type, event.aggregate_id, event.sequence, event.source, payload, event.created_at

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import AsyncConsumer, Consumer, Event, Fate, Limits, Replayed, Retry, Selection
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Limits, RecordedEvent, Replayed, Retry, Selection
 from cdc_outbox.errors import ConfigError, ParkFullError
 from cdc_outbox.message import Message
 from tests.support.commands import run_command
@@ -80,7 +80,7 @@ def test_a_consumer_that_runs_on_asyncio_can_be_given_messages_again(service: Se
     )
 
     @consumer.on("OrderPlaced")
-    async def apply(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def apply(event: RecordedEvent, connection: psycopg.AsyncConnection[Any]) -> None:
         statement = "insert into effects (aggregate, sequence) values (%s, %s)"
         await connection.execute(statement, (event.aggregate_id, event.sequence))
 
@@ -195,7 +195,7 @@ def test_what_no_inbox_can_take_is_counted_and_stops_nobody(service: Service) ->
     assert service.parked() == []
 
 
-def invoices() -> list[Event]:
+def invoices() -> list[RecordedEvent]:
     """Return events of one aggregate whose numbers have gaps, of two types in turn."""
     kinds = ("InvoiceOpened", "OrderPlaced", "InvoiceOpened", "OrderPlaced")
     return [

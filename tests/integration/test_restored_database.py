@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import AsyncConsumer, Event
+from cdc_outbox.consumer import AsyncConsumer, RecordedEvent
 from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
@@ -125,7 +125,7 @@ def test_a_consumer_on_asyncio_goes_back_too(fed_service: Service) -> None:
     )
 
     @consumer.on("OrderPlaced")
-    async def apply(event: Event, connection: psycopg.AsyncConnection[Any]) -> None:
+    async def apply(event: RecordedEvent, connection: psycopg.AsyncConnection[Any]) -> None:
         await connection.execute("insert into effects (aggregate) values (%s)", (event.aggregate_id,))
         if event.aggregate_id == "4":
             consumer.stop()

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from cdc_outbox.consumer import Consumer, Event
+from cdc_outbox.consumer import Consumer, RecordedEvent
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
 from tests.support.service import QUICKLY_MISSED, Service, apply_effect, effects_of
@@ -24,9 +24,9 @@ def slow_consumer(service: Service, calls: Counter[str], lock: threading.Lock) -
     )
 
     @consumer.on("Reported")
-    def report(event: Event, connection: Connection) -> None:
+    def report(event: RecordedEvent, connection: Connection) -> None:
         with lock:
-            calls[event.id or ""] += 1
+            calls[event.id] += 1
         time.sleep(HANDLER_SECONDS)  # the work itself
         apply_effect(event, connection)
 

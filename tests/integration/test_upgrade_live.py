@@ -15,7 +15,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, Outcome, inbox_component
 from cdc_outbox.databases.drivers.transactions import changing_tables
@@ -208,7 +208,7 @@ def test_a_version_is_reached_beside_writers_and_a_consumer_of_the_version_befor
 ) -> None:
     service = Service(tables, outbox_stack, tables.store)
 
-    async def fail(_event: Event, _connection: Any) -> None:
+    async def fail(_event: RecordedEvent, _connection: Any) -> None:
         raise LookupError
 
     consumer = service.consumer({"OrderPlaced": service.apply_effect, "Poison": fail})

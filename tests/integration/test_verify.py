@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from cdc_outbox import Event, Outbox
+from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, SequenceMode, inbox_component
@@ -41,7 +41,7 @@ def service(pipeline: Pipeline) -> Service:
     return Service(pipeline)
 
 
-def add(pipeline: Pipeline, event: Event) -> Event:
+def add(pipeline: Pipeline, event: Event) -> RecordedEvent:
     with psycopg.connect(pipeline.dsn) as connection:
         return Outbox(spec=pipeline.spec).add(connection, event)
 
@@ -99,8 +99,7 @@ def test_an_event_that_was_lost_in_the_middle_is_missing_and_its_successors_are_
 
 def test_an_event_under_another_id_is_a_conflict(service: Service) -> None:
     [event] = service.pipeline.write(1)
-    swapped = Event(**{**{name: getattr(event, name) for name in event.__dataclass_fields__}, "id": "another"})
-    service.send(swapped)
+    service.send(replace(event, id="another"))
     service.consume(1)
     assert kinds(verified(service)) == {DifferenceKind.CONFLICT: 1}
     # The same number under two ids in the topic is one too, whatever the outbox still knows.
@@ -211,7 +210,7 @@ def test_what_the_topic_forgot_is_missing_to_nobody_who_has_applied_it(service: 
 @contextmanager
 def busy(pipeline: Pipeline, aggregates: int = 5) -> Iterator[None]:
     """Write without a pause on one thread, and send a little later on another, in order."""
-    written: queue.Queue[Event | None] = queue.Queue()
+    written: queue.Queue[RecordedEvent | None] = queue.Queue()
     over = threading.Event()
     pause = threading.Event()
     outbox = Outbox(spec=pipeline.spec)
@@ -230,7 +229,7 @@ def busy(pipeline: Pipeline, aggregates: int = 5) -> Iterator[None]:
         written.put(None)
 
     def send_on() -> None:
-        batch: list[Event] = []
+        batch: list[RecordedEvent] = []
         while (event := written.get()) is not None:
             batch.append(event)
             if written.empty() or len(batch) > 50:

@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Consumer, Event, InboxTable, Outcome, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, InboxTable, Outcome, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import ENDLESS
@@ -49,7 +49,7 @@ class BrokerlessService(ServiceTables):
     broken: set[str] = field(default_factory=set)
     offsets: Iterator[int] = field(default_factory=count)
 
-    def message_of(self, event: Event) -> Message:
+    def message_of(self, event: RecordedEvent) -> Message:
         """Return the message that an event comes in."""
         written = self.contract.message_of(event)
         return replace(
@@ -59,9 +59,9 @@ class BrokerlessService(ServiceTables):
             offset=next(self.offsets),
         )
 
-    def deliver(self, *arrived: Event | Message) -> list[Outcome]:
+    def deliver(self, *arrived: RecordedEvent | Message) -> list[Outcome]:
         """Apply events, each in a transaction of its own; what fails is parked, dead."""
-        messages = [self.message_of(each) if isinstance(each, Event) else each for each in arrived]
+        messages = [self.message_of(each) if isinstance(each, RecordedEvent) else each for each in arrived]
         return [self._apply(item_of(message, self.contract)) for message in messages]
 
     @contextmanager
@@ -119,7 +119,7 @@ class BrokerlessService(ServiceTables):
         finally:
             finish(session.close())
 
-    def _effect(self, event: Event, connection: Connection) -> None:
+    def _effect(self, event: RecordedEvent, connection: Connection) -> None:
         if event.aggregate_id in self.broken:
             raise ValueError(f"no carrier takes order {event.aggregate_id}")
         apply_effect(event, connection)

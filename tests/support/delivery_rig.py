@@ -12,7 +12,7 @@ from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.parked_events import Failure
 from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers.immediate import finish
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.telemetry import HandlerTelemetry, Metrics, NoMetrics, NoSpans, Telemetry
 from cdc_outbox.testing import MemoryDatabase
@@ -79,13 +79,13 @@ class SpyDatabase(MemoryDatabase):
         await super().commit(connection)
 
 
-def item(one: Event, offset: int = 0, failure: Failure | None = None) -> Item:
+def item(one: RecordedEvent, offset: int = 0, failure: Failure | None = None) -> Item:
     message = Message(topic=HOME.topic, partition=HOME.partition, offset=offset, key=b"1", value=b"{}")
     return Item(event=one, message=message, failure=failure)
 
 
 def deliver(
-    *items: Item | Event,
+    *items: Item | RecordedEvent,
     handler: Handler | None = None,
     database: SpyDatabase | None = None,
     mode: SequenceMode = SequenceMode.GAPLESS,
@@ -111,9 +111,9 @@ def deliver(
         ),
         order_of=lambda _: Order(mode=mode),
     )
-    wrapped = [item(one, place) if isinstance(one, Event) else one for place, one in enumerate(items)]
+    wrapped = [item(one, place) if isinstance(one, RecordedEvent) else one for place, one in enumerate(items)]
     return finish(delivery.apply(wrapped, None, held or {HOME: 1}, room))
 
 
-def noting(database: SpyDatabase) -> Callable[[Event, Any], None]:
+def noting(database: SpyDatabase) -> Callable[[RecordedEvent, Any], None]:
     return lambda _event, _connection: database.steps.append("handler")

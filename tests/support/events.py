@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox.event import Event, new_event_id
+from cdc_outbox.event import RecordedEvent, new_event_id
 
 SOURCE = "orders.1"
 """The source of every event, unless a test names another."""
@@ -20,9 +20,9 @@ def make_event(
     event_id: str | None = None,
     source: str = SOURCE,
     payload: Any = None,
-) -> Event:
+) -> RecordedEvent:
     """Return an event as an outbox writes it; its id is a new one by default, and its payload an empty object."""
-    return Event(
+    return RecordedEvent(
         aggregate_type=aggregate_type,
         aggregate_id=aggregate_id,
         type=event_type,

@@ -11,7 +11,7 @@ import psycopg
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cdc_outbox import Event, Outbox, OutboxMode
+from cdc_outbox import Event, Outbox, OutboxMode, RecordedEvent
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deploy import Deployment
 from cdc_outbox.connect.plan import Plan
@@ -159,7 +159,7 @@ topics:
             )
             return deployment.dry_run() if dry_run else deployment.run()
 
-    def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
+    def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[RecordedEvent]:
         """Write events of one aggregate, each in a transaction of its own."""
         outbox, written = Outbox(spec=self.spec), []
         with psycopg.connect(self.dsn) as connection:
@@ -175,20 +175,22 @@ topics:
         """Return what the topic of orders holds."""
         return self.stack.broker.messages(self.topic)
 
-    def write_and_send(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[Event]:
+    def write_and_send(
+        self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced"
+    ) -> list[RecordedEvent]:
         """Write events of one aggregate, and send them as a connector would."""
         events = self.write(count, aggregate_id, event_type)
         self.send(*events)
         return events
 
-    def send(self, *sent: Event | Message, partition: int | None = None) -> list[Message]:
+    def send(self, *sent: RecordedEvent | Message, partition: int | None = None) -> list[Message]:
         """Put events or messages into their topics past the connector, and return the messages.
 
         Args:
             partition: The partition of events; by default the one of their aggregate.
         """
         messages = [
-            replace(self.spec.contract.message_of(each), partition=partition) if isinstance(each, Event) else each
+            each if isinstance(each, Message) else replace(self.spec.contract.message_of(each), partition=partition)
             for each in sent
         ]
         producer = Producer({"bootstrap.servers": self.stack.broker.bootstrap_servers, "partitioner": "murmur2_random"})

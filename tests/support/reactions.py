@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from cdc_outbox import Event, SequenceMode, WireContract
+from cdc_outbox import RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.limits import ENDLESS
@@ -19,7 +19,7 @@ CONTRACT = WireContract(
 
 def deliver(
     consumer: Consumer | AsyncConsumer,
-    *events: Event,
+    *events: RecordedEvent,
     runs: Callable[[Coroutine[Any, Any, list[Outcome]]], list[Outcome]] = finish,
 ) -> list[Outcome]:
     """Apply events in one transaction, as the consumer's loop does, through messages."""

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 from confluent_kafka import TopicPartition
 from psycopg.sql import SQL, Identifier
 
-from cdc_outbox.consumer import Consumer, EffectsDatabase, Event, InboxTable, Retry, Telemetry
+from cdc_outbox.consumer import Consumer, EffectsDatabase, InboxTable, RecordedEvent, Retry, Telemetry
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.pipeline import Pipeline, create_service_tables
@@ -43,7 +43,7 @@ def by_aggregate(effects: Iterable[Any]) -> dict[str, list[int]]:
     return found
 
 
-def apply_effect(event: Event, connection: Connection) -> None:
+def apply_effect(event: RecordedEvent, connection: Connection) -> None:
     """Insert a row that names the event."""
     connection.execute(
         "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)",
@@ -174,7 +174,7 @@ class Service(ServiceTables):
         consumer.on("OrderPlaced")(apply_effect)
         return consumer
 
-    def send(self, *sent: Event | Message, partition: int | None = None) -> list[Message]:
+    def send(self, *sent: RecordedEvent | Message, partition: int | None = None) -> list[Message]:
         """Put events or messages into the pipeline's topics past the connector, and return the messages."""
         return self.pipeline.send(*sent, partition=partition)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg
 
-from cdc_outbox.consumer import Consumer, EffectsDatabase, Event, Limits, WireContract
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Limits, RecordedEvent, WireContract
 from cdc_outbox.spec import parse_spec
 from tests.support.pipeline import FedPipeline
 from tests.support.rig import Connection
@@ -57,12 +57,12 @@ def main(settings: dict[str, Any]) -> None:
     consumer.on("OrderPlaced")(apply_effect)
 
     @consumer.on("Pauses")
-    def pause(event: Event, connection: Connection) -> None:
+    def pause(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         os.kill(os.getpid(), signal.SIGSTOP)
 
     @consumer.on("Kills")
-    def kill(event: Event, connection: Connection) -> None:
+    def kill(event: RecordedEvent, connection: Connection) -> None:
         apply_effect(event, connection)
         os._exit(9)
 

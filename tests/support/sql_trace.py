@@ -15,12 +15,14 @@ from cdc_outbox import (
     OutboxMode,
     OutboxTable,
     PayloadType,
+    RecordedEvent,
     SequenceMode,
     WireContract,
 )
 from cdc_outbox.consumer import AsyncInbox, Inbox
 from cdc_outbox.databases.drivers.immediate import finish
 from tests.contract.inbox_contract import AWAY, CONSUMER, HOME, A, B, Opened, failed, gap
+from tests.support.events import make_event
 from tests.support.golden import neutral
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER
 
@@ -161,9 +163,9 @@ async def use_async(trace: SqlTrace, connection: Any) -> None:
             pass
 
 
-def received() -> Iterator[tuple[str, Event]]:
+def received() -> Iterator[tuple[str, RecordedEvent]]:
     """Yield what a consumer receives: the first event of an aggregate, it again, the second one."""
-    first = replace(ORDER, id=ID, sequence=1, source="orders.1")
+    first = make_event(1, ORDER.aggregate_id, event_id=ID, payload=ORDER.payload)
     yield "receive the first event", first
     yield "receive it again", first
     yield "receive the second event", replace(first, id=ID.replace("01", "02"), sequence=2)

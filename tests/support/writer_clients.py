@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from cdc_outbox import AsyncOutbox, Event, Outbox, OutboxTable, SequenceMode, WireContract
+from cdc_outbox import AsyncOutbox, Event, Outbox, OutboxTable, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.databases.table import Dialect
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
@@ -40,13 +40,13 @@ class Client(ABC):
         """Close what is passed to the outbox, as a user may do too early."""
         return self.place.close()
 
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
+    def add(self, event: Event = ORDER, **options: Any) -> RecordedEvent:
         return Outbox(**options).add(self.place, event)
 
-    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
+    def add_all(self, events: Iterable[Event], **options: Any) -> list[RecordedEvent]:
         return Outbox(**options).add_all(self.place, events)
 
-    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
+    def collect(self, body: Callable[[Any], object], **options: Any) -> list[RecordedEvent]:
         with Outbox(**options).collect(self.place) as events:
             body(events)
         return events.written
@@ -66,21 +66,21 @@ class AsyncClient(Client):
     def disconnect(self) -> object:
         return self.run(self.place.close())
 
-    def add(self, event: Event = ORDER, **options: Any) -> Event:
-        written: Event = self.run(AsyncOutbox(**options).add(self.place, event))
+    def add(self, event: Event = ORDER, **options: Any) -> RecordedEvent:
+        written: RecordedEvent = self.run(AsyncOutbox(**options).add(self.place, event))
         return written
 
-    def add_all(self, events: Iterable[Event], **options: Any) -> list[Event]:
-        written: list[Event] = self.run(AsyncOutbox(**options).add_all(self.place, events))
+    def add_all(self, events: Iterable[Event], **options: Any) -> list[RecordedEvent]:
+        written: list[RecordedEvent] = self.run(AsyncOutbox(**options).add_all(self.place, events))
         return written
 
-    def collect(self, body: Callable[[Any], object], **options: Any) -> list[Event]:
-        async def collect() -> list[Event]:
+    def collect(self, body: Callable[[Any], object], **options: Any) -> list[RecordedEvent]:
+        async def collect() -> list[RecordedEvent]:
             async with AsyncOutbox(**options).collect(self.place) as events:
                 await asyncio.to_thread(body, events)
             return events.written
 
-        written: list[Event] = self.run(collect())
+        written: list[RecordedEvent] = self.run(collect())
         return written
 
     def close(self) -> object:

@@ -18,13 +18,13 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
     WatermarkMovedError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from tests.support.events import make_event
 
 AWAY = Cause("OperationalError", "08006", "db2")
 
 
-def event(aggregate_id: str, event_type: str = "Reported") -> Event:
+def event(aggregate_id: str, event_type: str = "Reported") -> RecordedEvent:
     return make_event(1, aggregate_id, event_type=event_type)
 
 

@@ -23,6 +23,7 @@ from cdc_outbox import (
     OutboxColumns,
     OutboxTable,
     PayloadType,
+    RecordedEvent,
     SequenceMode,
     WireContract,
 )
@@ -30,13 +31,14 @@ from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import MessageError
 from cdc_outbox.formats.cloudevents import encoded, time_of
 from cdc_outbox.formats.event_format import FORMAT_HEADERS
+from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.message import Message
 from cdc_outbox.writer.draft import draft
 from tests.support.cloudevents_oracle import judged
 
 CLOUDEVENTS = [EventFormat.CLOUDEVENTS_BINARY, EventFormat.CLOUDEVENTS_STRUCTURED]
 ID, TIME = "019a9e2c-1c80-7abc-8def-0123456789ab", "2025-11-19T22:11:22.368Z"
-ORDER = Event(
+ORDER = RecordedEvent(
     aggregate_type="order",
     aggregate_id="42",
     type="OrderPlaced",
@@ -47,6 +49,23 @@ ORDER = Event(
     created_at=datetime(2026, 1, 2, tzinfo=UTC),
     headers={"traceparent": "00-1-2-01"},
 )
+
+
+def event_given(event: RecordedEvent) -> Event:
+    """Return an event as its service gave it."""
+    return Event(
+        aggregate_type=event.aggregate_type,
+        aggregate_id=event.aggregate_id,
+        type=event.type,
+        payload=event.payload,
+        id=event.id,
+        headers=event.headers,
+    )
+
+
+def stated(event: RecordedEvent, event_format: EventFormat) -> RecordedEvent:
+    """Return an event with what its format adds."""
+    return encoded(event, event_format, event.id, event.created_at)
 
 
 def contract(event_format: EventFormat) -> WireContract:
@@ -70,13 +89,13 @@ READER = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 
 @pytest.mark.parametrize("event_format", EventFormat)
 @given(event=events)
-def test_any_reader_gets_the_same_event_in_every_format(event_format: EventFormat, event: Event) -> None:
+def test_any_reader_gets_the_same_event_in_every_format(event_format: EventFormat, event: RecordedEvent) -> None:
     message = contract(event_format).message_of(event)
     assert READER.event_of(message) == contract(event_format).event_of(message) == event
 
 
 @given(event=events)
-def test_the_judge_reads_binary_mode(event: Event) -> None:
+def test_the_judge_reads_binary_mode(event: RecordedEvent) -> None:
     attributes, data = judged(contract(EventFormat.CLOUDEVENTS_BINARY).message_of(event))
     assert attributes.pop("time").tzinfo
     assert attributes == {
@@ -95,7 +114,7 @@ def test_the_judge_reads_binary_mode(event: Event) -> None:
 
 
 @given(event=events)
-def test_the_judge_reads_structured_mode(event: Event) -> None:
+def test_the_judge_reads_structured_mode(event: RecordedEvent) -> None:
     message = contract(EventFormat.CLOUDEVENTS_STRUCTURED).message_of(event)
     assert dict(message.headers)["content-type"] == b"application/cloudevents+json"
     attributes, data = judged(message)
@@ -132,13 +151,19 @@ def test_what_the_judge_writes_is_read(write: Any) -> None:
         else {"eventType": "OrderPlaced", "aggregateType": "order", "sequence": "7", "source": "orders.1"}
     )
     headers = tuple((theirs.headers | {name: text.encode() for name, text in added.items()}).items())
-    message = Message(topic="t", key=b"42", value=theirs.value, headers=headers)
-    assert READER.event_of(message) == replace(ORDER, headers={}, created_at=None)
+    message = Message(
+        topic="t",
+        key=b"42",
+        value=theirs.value,
+        headers=headers,
+        timestamp_ms=to_milliseconds(ORDER.created_at),
+    )
+    assert READER.event_of(message) == replace(ORDER, headers={})
 
 
 def test_the_payload_stands_in_the_envelope_as_it_was_written() -> None:
     text = '{ "as":  1.10, "is": "\\u00e9" }'
-    written = encoded(replace(ORDER, payload=text), EventFormat.CLOUDEVENTS_STRUCTURED).payload
+    written = stated(replace(ORDER, payload=text), EventFormat.CLOUDEVENTS_STRUCTURED).payload
     assert written.endswith(f'"data": {text}}}')
 
 
@@ -153,14 +178,12 @@ def test_a_tombstone_stays_one(event_format: EventFormat) -> None:
 
 @pytest.mark.parametrize("event_format", CLOUDEVENTS)
 def test_the_row_holds_what_the_format_adds_and_the_caller_gets_his_event(event_format: EventFormat) -> None:
-    event = replace(ORDER, sequence=None)
+    event = event_given(ORDER)
     table = OutboxTable(format=event_format)
     made = draft(event, table, Dialect.POSTGRESQL, max_message_bytes=None)
     assert made.event == event
-    stated = encoded(event, event_format)
-    assert made.columns == {
-        column: stated.headers[header] for column, header in table.header_columns.items() if header in stated.headers
-    }
+    added = stated(ORDER, event_format).headers
+    assert made.columns == {column: added[header] for column, header in table.header_columns.items() if header in added}
     with pytest.raises(EventError, match="no column for the header 'content-type'"):
         draft(replace(event, headers={"content-type": "x"}), table, Dialect.POSTGRESQL, max_message_bytes=None)
 
@@ -175,12 +198,14 @@ def test_the_row_holds_what_the_format_adds_and_the_caller_gets_his_event(event_
     ],
 )
 def test_the_time_is_what_the_id_tells_or_the_rows(event_id: str, time: str) -> None:
-    assert time_of(replace(ORDER, id=event_id)) == time
+    assert time_of(event_id, ORDER.created_at) == time
 
 
 def test_without_either_it_is_now() -> None:
-    time = datetime.fromisoformat(time_of(replace(ORDER, id=str(uuid4()), created_at=None)))
-    assert abs(datetime.now(UTC) - time) < timedelta(minutes=1)
+    event, table = replace(event_given(ORDER), id=str(uuid4())), OutboxTable(format=EventFormat.CLOUDEVENTS_BINARY)
+    columns = draft(event, table, Dialect.POSTGRESQL, max_message_bytes=None).columns
+    [time] = [columns[column] for column, header in table.header_columns.items() if header == "ce_time"]
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(time)) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize("value", [b"{}", b"[]", b'{"specversion": "0.3", "data": 1}', b'{"specversion": "1.0"}'])
@@ -232,7 +257,7 @@ def test_what_a_format_cannot_is_refused(make: Any, reason: str) -> None:
 
 
 def test_an_envelope_is_one_json_object() -> None:
-    written = encoded(ORDER, EventFormat.CLOUDEVENTS_STRUCTURED).payload
+    written = stated(ORDER, EventFormat.CLOUDEVENTS_STRUCTURED).payload
     assert json.loads(written)["time"] == TIME
 
 

@@ -1,6 +1,7 @@
 """Rows compared with what the topics hold, where two events have one number."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, cast
 from uuid import uuid4
 
@@ -10,7 +11,7 @@ from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import UnprovenDeliveryError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.operations.comparison import TopicComparison
 from cdc_outbox.operations.stages import InboxStage
@@ -51,17 +52,26 @@ class Inbox:
         return self._ids & {*event_ids}
 
 
-def event(sequence: int) -> Event:
-    return Event(
-        id=str(uuid4()), aggregate_type=TYPE, aggregate_id="1", type="T", payload={}, sequence=sequence, source="o.1"
+def event(sequence: int) -> RecordedEvent:
+    return RecordedEvent(
+        id=str(uuid4()),
+        aggregate_type=TYPE,
+        aggregate_id="1",
+        type="T",
+        payload={},
+        created_at=datetime.now(UTC),
+        sequence=sequence,
+        source="o.1",
     )
 
 
-def row(event: Event) -> Row:
+def row(event: RecordedEvent) -> Row:
     return event.id, event.aggregate_type, event.aggregate_id, event.source, event.sequence
 
 
-def compare(rows: Sequence[Event], published: Sequence[Event], inbox: Inbox | None = None, *, since: int = 0) -> None:
+def compare(
+    rows: Sequence[RecordedEvent], published: Sequence[RecordedEvent], inbox: Inbox | None = None, *, since: int = 0
+) -> None:
     topics = Topics([CONTRACT.message_of(each) for each in published])
     comparison = TopicComparison(CONTRACT, cast("TopicReader", topics), cast("InboxStage", inbox) if inbox else None)
     starts = {TopicPartition(topic, 0): since for topic in CONTRACT.topics} if since else None
@@ -74,7 +84,7 @@ FIRST, SECOND = event(1), event(2)
 
 @pytest.mark.parametrize("since", [0, 2, 3])
 @pytest.mark.parametrize("published", [[FIRST, SECOND, LOST, KEPT], [FIRST, KEPT, SECOND, LOST]])
-def test_an_event_whose_number_another_one_has_counts_by_its_id(published: list[Event], since: int) -> None:
+def test_an_event_whose_number_another_one_has_counts_by_its_id(published: list[RecordedEvent], since: int) -> None:
     compare([FIRST, SECOND, KEPT], published, since=since)
 
 

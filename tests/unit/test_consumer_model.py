@@ -14,11 +14,11 @@ from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import Event
 from cdc_outbox.testing import MemoryDatabase
 from fuzz.consumer import explore
 from fuzz.consumer_story import Plan, Story
 from fuzz.consumer_world import CONTRACT, GAPLESS, INCREASING, LATEST, NONE, PLACES, Fault, Running
+from tests.support.events import make_event
 
 
 @pytest.fixture(autouse=True)
@@ -163,7 +163,7 @@ def test_what_waits_behind_an_event_whose_partition_goes_while_it_is_at_hand_doe
     assert "1" not in applied(story)
     go_round(story, 5)
     assert sorted(applied(story)) == ["0", "0", "1", "1"]
-    ids = [event.id or "" for event in story.world.server.committed.effects if event.aggregate_id == "1"]
+    ids = [event.id for event in story.world.server.committed.effects if event.aggregate_id == "1"]
     assert ids == sorted(ids), "they sort by time"
 
 
@@ -319,9 +319,7 @@ def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_ag
 
 
 def item(failure: Failure) -> Item:
-    event = Event(
-        aggregate_type=GAPLESS, aggregate_id="0", type="gapless-done", payload={}, id="a", sequence=1, source="s"
-    )
+    event = make_event(1, "0", event_type="gapless-done", aggregate_type=GAPLESS, event_id="a", source="s")
     message = replace(CONTRACT.message_of(event), partition=0, offset=0)
     return Item(event=event, message=message, failure=failure)
 

@@ -11,7 +11,7 @@ from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, ParkFullError, PartitionLostError, WatermarkMovedError
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.message import Message
 from tests.support.delivery_rig import (
     FROM_THE_HANDLER,
@@ -186,7 +186,7 @@ def test_what_is_parked_again_needs_no_room() -> None:
 def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_at_the_end(looks: int) -> None:
     database = SpyDatabase()
 
-    def take_away(_event: Event, _connection: object) -> None:
+    def take_away(_event: RecordedEvent, _connection: object) -> None:
         database.now.epochs[HOME] = Assignment(2, 1)
 
     if looks == 1:
@@ -203,7 +203,7 @@ def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_a
 def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
     database = SpyDatabase()
 
-    def move(_event: Event, _connection: object) -> None:
+    def move(_event: RecordedEvent, _connection: object) -> None:
         from cdc_outbox.consumer.ordering import Watermark, aggregate_of
 
         database.now.marks[aggregate_of(make_event(1))] = Watermark(1)

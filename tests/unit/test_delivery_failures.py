@@ -23,7 +23,7 @@ from cdc_outbox.errors import (
     TransactionConflictError,
     TransactionEndedError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.telemetry import GuardedMetrics
 from cdc_outbox.testing import MemoryMetrics
 from tests.support.delivery_rig import (
@@ -37,8 +37,8 @@ from tests.support.delivery_rig import (
 from tests.support.events import make_event
 
 
-def failing_with(error: Exception) -> Callable[[Event, object], None]:
-    def fail(_event: Event, _connection: object) -> None:
+def failing_with(error: Exception) -> Callable[[RecordedEvent, object], None]:
+    def fail(_event: RecordedEvent, _connection: object) -> None:
         raise error
 
     return fail
@@ -89,7 +89,7 @@ def test_what_a_handler_raised_is_not_quoted_where_it_is_private() -> None:
 def test_a_swallowed_sql_error_is_found_before_the_commit() -> None:
     database = SpyDatabase()
 
-    def swallow(_event: Event, _connection: object) -> None:
+    def swallow(_event: RecordedEvent, _connection: object) -> None:
         database.became = TransactionState.ABORTED
 
     with pytest.raises(TransactionAbortedError, match="swallowed an SQL error"):
@@ -101,7 +101,7 @@ def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> No
     for raised in (None, ValueError()):
         database = SpyDatabase()
 
-        def end(_event: Event, _connection: object, raised: Exception | None = raised) -> None:
+        def end(_event: RecordedEvent, _connection: object, raised: Exception | None = raised) -> None:
             database.became = TransactionState.ENDED  # noqa: B023 - called in this round
             if raised:
                 raise raised
@@ -114,7 +114,7 @@ def test_a_handler_that_ends_its_transaction_is_named_whatever_it_raises() -> No
 def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swallowed_it() -> None:
     database = SpyDatabase()
 
-    def swallow(_event: Event, _connection: object) -> None:
+    def swallow(_event: RecordedEvent, _connection: object) -> None:
         database.became = TransactionState.LOST
 
     with pytest.raises(DatabaseUnavailableError):
@@ -124,7 +124,7 @@ def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swall
 
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("gone"), TransactionConflictError("x"), EventError("x")])
 def test_what_leaves_a_handler_is_the_handlers_where_our_own_database_answers(error: Exception) -> None:
-    def fail(_event: Event, _connection: object) -> None:
+    def fail(_event: RecordedEvent, _connection: object) -> None:
         raise error
 
     with pytest.raises(HandlerError, match=f"raised {type(error).__name__}") as caught:
@@ -139,7 +139,7 @@ def test_a_handler_that_finds_our_own_database_gone_is_not_to_blame() -> None:
                 raise DatabaseUnavailableError("refused")
             await super().begin(connection)
 
-    def fail(_event: Event, _connection: object) -> None:
+    def fail(_event: RecordedEvent, _connection: object) -> None:
         raise DatabaseUnavailableError("gone")
 
     with pytest.raises(DatabaseUnavailableError, match="gone"):
@@ -150,7 +150,7 @@ def test_a_handler_that_finds_our_own_database_gone_is_not_to_blame() -> None:
 def test_a_connection_that_breaks_under_a_handler_is_our_own_databases(error: Exception) -> None:
     database = SpyDatabase()
 
-    def fail(_event: Event, _connection: object) -> None:
+    def fail(_event: RecordedEvent, _connection: object) -> None:
         database.became = TransactionState.LOST
         raise error
 
@@ -174,7 +174,7 @@ class BrokenBeforeCommit:
         yield self
         raise KeyError(connection)
 
-    def caused_by(self, events: Sequence[Event]) -> None:
+    def caused_by(self, events: Sequence[RecordedEvent]) -> None:
         """Nothing is noted."""
 
 
@@ -248,7 +248,7 @@ def test_metrics_are_told_after_the_transaction_and_cannot_undo_it() -> None:
     deliver(make_event(1), handler=noting(database), database=database, metrics=GuardedMetrics(Broken()))
     assert told == ["cdc_outbox_consumer_handler_seconds after commit"]
 
-    def fail(_event: Event, _connection: object) -> None:
+    def fail(_event: RecordedEvent, _connection: object) -> None:
         raise ValueError
 
     with pytest.raises(HandlerError):
@@ -272,7 +272,7 @@ def test_what_the_commit_refuses_is_told_with_the_event(*, error_texts: bool) ->
 def test_even_an_interrupt_undoes_the_transaction() -> None:
     database = SpyDatabase()
 
-    def interrupt(_event: Event, _connection: object) -> None:
+    def interrupt(_event: RecordedEvent, _connection: object) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

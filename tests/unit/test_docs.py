@@ -89,6 +89,7 @@ def test_the_contract_of_a_foreign_outbox_that_is_shown_reads_every_line_of_its_
             key=(key or "42").replace("{…}", '{"type":"string"}').encode(),
             value=told.encode(),
             headers=headers,
+            timestamp_ms=1_800_000_000_000,
         )
         event = names["contract"].event_of(message)
         assert (event.aggregate_type, event.aggregate_id, event.payload) == ("order", "42", {"total": 10})

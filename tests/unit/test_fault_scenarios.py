@@ -5,11 +5,12 @@ from collections.abc import Iterable
 import pytest
 
 from cdc_outbox.consumer.ordering import Order
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import SequenceMode
 from cdc_outbox.testing import FaultReport
 from cdc_outbox.testing.faults import Problem, Repetition
 from cdc_outbox.testing.faults.report import difference
 from cdc_outbox.testing.faults.scenarios import Scenario, scenarios
+from tests.support.events import make_event
 
 
 def tried(
@@ -21,19 +22,14 @@ def tried(
     has_others: bool = True,
 ) -> dict[str, Scenario]:
     order = Order(mode=mode, latest=latest)
-    given = [
-        Event(
-            aggregate_type="order", aggregate_id=name, type="Placed", payload={}, id=f"{name}{number}", sequence=number
-        )
-        for name, number in events
-    ]
+    given = [make_event(number, name, event_type="Placed", event_id=f"{name}{number}") for name, number in events]
     found = list(scenarios(given, order_of=lambda _: order, statements=statements, has_others=has_others))
     assert len({scenario.name for scenario in found}) == len(found)
     return {scenario.name: scenario for scenario in found}
 
 
 def ids(scenario: Scenario) -> list[list[str]]:
-    return [[event.id or "" for event in batch] for batch in scenario.batches]
+    return [[event.id for event in batch] for batch in scenario.batches]
 
 
 def test_aggregates_change_places_and_the_events_of_one_do_not() -> None:

@@ -4,17 +4,28 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, Event, ForeignOutbox, HeaderNames, PayloadType, SequenceMode, WireContract
+from cdc_outbox import (
+    ConfigError,
+    ForeignOutbox,
+    HeaderNames,
+    PayloadType,
+    RecordedEvent,
+    SequenceMode,
+    WireContract,
+)
 from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, LogicalName
 from cdc_outbox.debezium.event_router.converters import SIMPLE_HEADER, STRING, Converter, JsonConverter
 from cdc_outbox.errors import MessageError
+from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.message import Message
 
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 WRITTEN = WireContract(
     aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE}, extra_headers=("traceparent", "tenant")
 )
@@ -36,12 +47,13 @@ contents = st.recursive(
 )
 structures = st.dictionaries(storable, contents, max_size=3) | st.lists(contents, max_size=3)
 events = st.builds(
-    Event,
+    RecordedEvent,
     aggregate_type=st.just("order"),
     aggregate_id=names,
     type=names,
     payload=structures,
     id=names,
+    created_at=st.just(NOW),
     sequence=st.integers(1, 2**63 - 1),
     source=names,
     headers=st.fixed_dictionaries({}, optional={"traceparent": names, "tenant": names}),
@@ -61,7 +73,7 @@ def message(
 ) -> Message:
     octets = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
     pairs = tuple((name, text.encode()) for name, text in ({"id": "1"} | dict(headers or {})).items())
-    return Message(topic=topic, key=key, value=octets, headers=pairs)
+    return Message(topic=topic, key=key, value=octets, headers=pairs, timestamp_ms=to_milliseconds(NOW))
 
 
 def payload_of(value: object) -> object:
@@ -76,7 +88,7 @@ def payload_of(value: object) -> object:
     st.sampled_from([None, LogicalName.JSON]),
 )
 def test_whatever_converters_were_chosen_the_event_is_the_same(
-    event: Event, key: Converter, value: Converter, header: Converter, kind: LogicalName | None
+    event: RecordedEvent, key: Converter, value: Converter, header: Converter, kind: LogicalName | None
 ) -> None:
     written = WRITTEN.message_of(event)
     texts = [(name, octets.decode()) for name, octets in written.headers if octets is not None]
@@ -90,9 +102,20 @@ def test_whatever_converters_were_chosen_the_event_is_the_same(
 
 
 @given(events)
-@example(Event(aggregate_type="metric", aggregate_id='"1"', type="null", payload='"[1]"', id='"{}"'))
-@example(Event(aggregate_type="metric", aggregate_id="1", type="x", payload='{"schema":null,"payload":1}', id="1"))
-def test_nothing_is_taken_off_in_a_pipeline_of_ours(event: Event) -> None:
+@example(
+    RecordedEvent(aggregate_type="metric", aggregate_id='"1"', type="null", payload='"[1]"', id='"{}"', created_at=NOW)
+)
+@example(
+    RecordedEvent(
+        aggregate_type="metric",
+        aggregate_id="1",
+        type="x",
+        payload='{"schema":null,"payload":1}',
+        id="1",
+        created_at=NOW,
+    )
+)
+def test_nothing_is_taken_off_in_a_pipeline_of_ours(event: RecordedEvent) -> None:
     payload = json.loads(event.payload) if isinstance(event.payload, str) else event.payload
     assert WRITTEN.event_of(WRITTEN.message_of(event)) == replace(event, payload=payload)
 
@@ -113,7 +136,9 @@ def test_any_message_is_an_event_or_a_message_error(value: bytes, key: bytes, he
 
 def test_a_bare_router_says_the_id_and_the_topic_the_rest() -> None:
     event = BARE.event_of(message(b'{"total": 10}'))
-    assert event == Event(aggregate_type="order", aggregate_id="42", type="order", payload={"total": 10}, id="1")
+    assert event == RecordedEvent(
+        aggregate_type="order", aggregate_id="42", type="order", payload={"total": 10}, id="1", created_at=NOW
+    )
 
 
 def test_a_default_is_for_those_that_say_nothing() -> None:
@@ -274,8 +299,11 @@ def test_a_cloudevent_is_known_by_its_attributes(held: object, headers: dict[str
         key=b"42",
         value=json.dumps({**CLOUD_EVENT, "sequence": "7", "data": held}).encode(),
         headers=tuple((name, text.encode()) for name, text in headers.items()),
+        timestamp_ms=to_milliseconds(NOW),
     )
-    expected = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"a": 1}, id="c1")
+    expected = RecordedEvent(
+        aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"a": 1}, id="c1", created_at=NOW
+    )
     assert BARE.event_of(told) == replace(expected, source="/shop")
     numbered = replace(BARE, aggregates={"order": SequenceMode.GAPLESS})
     assert numbered.event_of(told) == replace(expected, source="/shop", sequence=7)

@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from cdc_outbox.consumer import Consumer, Event, SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.errors import ConfigError
@@ -99,11 +99,11 @@ def test_a_handler_takes_the_connection_that_connect_returns() -> None:
     )
 
     @consumer.on("A")
-    def right(event: Event, connection: sqlite3.Connection) -> int:
+    def right(event: RecordedEvent, connection: sqlite3.Connection) -> int:
         return len(connection.execute("select 1", event.payload).fetchall())
 
     @consumer.on("B")  # type: ignore[arg-type]
-    def wrong(_event: Event, _connection: psycopg.Connection) -> None:
+    def wrong(_event: RecordedEvent, _connection: psycopg.Connection) -> None:
         """Do nothing."""
 
     with closing(sqlite3.connect(":memory:")) as connection:

@@ -13,7 +13,7 @@ from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.databases.table import Dialect
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer import outbox
 from cdc_outbox.writer.outbox_schema import outbox_component
 
@@ -33,11 +33,11 @@ def connection() -> Any:
     return connection
 
 
-def add(connection: sqlite3.Connection) -> Event:
+def add(connection: sqlite3.Connection) -> RecordedEvent:
     return Outbox().add(connection, PLACED)
 
 
-def add_asynchronously(connection: sqlite3.Connection) -> Event:
+def add_asynchronously(connection: sqlite3.Connection) -> RecordedEvent:
     return finish(AsyncOutbox().add(connection, PLACED))
 
 
@@ -46,7 +46,7 @@ def add_asynchronously(connection: sqlite3.Connection) -> Event:
 def test_an_interrupted_event_leaves_no_gap(
     monkeypatch: pytest.MonkeyPatch,
     connection: sqlite3.Connection,
-    writes: Callable[[sqlite3.Connection], Event],
+    writes: Callable[[sqlite3.Connection], RecordedEvent],
     error: type[BaseException],
 ) -> None:
     fetch = Sqlite3.fetch

@@ -20,7 +20,7 @@ from cdc_outbox.consumer.ordering import (
     judge,
     moves_of,
 )
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from tests.support.events import make_event
 
 GAPLESS, INCREASING, NONE = SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE
@@ -29,13 +29,13 @@ BEHIND, PARKED, SUPERSEDED, EXPIRED = Verdict.BEHIND, Verdict.PARKED, Verdict.SU
 ONE = Aggregate("orders.1", "order", "1")
 
 
-def make_events(*sequences: int | None) -> list[Event]:
+def make_events(*sequences: int | None) -> list[RecordedEvent]:
     """Return events whose ids are their sequence numbers and their indexes in the list."""
     return [make_event(sequence, event_id=f"{sequence}-{index}") for index, sequence in enumerate(sequences)]
 
 
 def judged(
-    events: list[Event],
+    events: list[RecordedEvent],
     mode: SequenceMode = GAPLESS,
     *,
     unseen: Iterable[str] | None = None,
@@ -193,10 +193,10 @@ def test_an_id_that_may_be_forgotten_proves_nothing(mode: SequenceMode, sequence
     assert judged([old], mode, last=5, purged_before=NOW, redone={old.id}) == judged([old], mode, last=5)
 
 
-@pytest.mark.parametrize(("days", "verdict"), [(0, EXPIRED), (6.9, EXPIRED), (7, NEXT), (None, NEXT)])
-def test_an_id_that_tells_no_time_is_as_old_as_its_event(days: float | None, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("days", "verdict"), [(0, EXPIRED), (6.9, EXPIRED), (7, NEXT)])
+def test_an_id_that_tells_no_time_is_as_old_as_its_event(days: float, verdict: Verdict) -> None:
     """It is forgotten by when it was claimed, up to a week behind the purge that is noted."""
-    created_at = None if days is None else NOW + timedelta(days=days)
+    created_at = NOW + timedelta(days=days)
     event = replace(make_event(None, event_id="04f3ac5e-0a4b-4a5c-9d0e-000000000001"), created_at=created_at)
     assert judged([event], NONE, purged_before=NOW) == [verdict]
 
@@ -238,7 +238,7 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
         ]
         unseen = {one.id or "" for one in events} - claimed
         judgements = judge(events, Memory(unseen=unseen, marks=marks), lambda _: Order(mode=GAPLESS))
-        set_aside = {one.event.id or "" for one in judgements if one.verdict.is_set_aside or one.verdict is PARKED}
+        set_aside = {one.event.id for one in judgements if one.verdict.is_set_aside or one.verdict is PARKED}
         claimed |= unseen - set_aside
         done = [judgement for judgement in judgements if judgement.verdict is NEXT]
         for judgement in done:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -16,6 +17,7 @@ from cdc_outbox import (
     OutboxMode,
     OutboxTable,
     PayloadType,
+    RecordedEvent,
     SequenceMode,
     WireContract,
 )
@@ -29,6 +31,7 @@ from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.preflight import check_outbox
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import MessageError
+from cdc_outbox.formats.timestamps import to_microseconds
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.writer.draft import draft
@@ -69,7 +72,8 @@ RENDERED: Mapping[str, Mapping[str, str]] = {
 """What differs from the profile json, but for what is placed."""
 PLACED = "transforms.outbox.table.fields.additional.placement"
 
-ORDER = Event(
+CREATED_AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, tzinfo=UTC)
+ORDER = RecordedEvent(
     aggregate_type="order",
     aggregate_id="4😀",
     type='Order"Placed\x01',
@@ -77,8 +81,10 @@ ORDER = Event(
     id="019a9e2c-1c80-7abc-8def-0123456789ab",
     sequence=2**60,
     source="orders.1",
+    created_at=CREATED_AT,
     headers={"traceparent": "00-1-2-01"},
 )
+GIVEN = Event(aggregate_type="order", aggregate_id="4😀", type="OrderPlaced", payload={})
 AGGREGATES = {"order": SequenceMode.GAPLESS}
 ENVELOPES = WireContract(aggregates=AGGREGATES, format=EventFormat.ENVELOPE)
 PLAIN = WireContract(aggregates=AGGREGATES)
@@ -176,6 +182,7 @@ def test_an_envelope_is_read_by_whoever_expects_headers_and_the_other_way_round(
         "aggregateId": ORDER.aggregate_id,
         "sequence": 2**60,
         "source": "orders.1",
+        "createdAt": to_microseconds(CREATED_AT),
     }
     expected = replace(ORDER, payload={"as": 1.1, "is": "é😀"})
     for contract in (ENVELOPES, PLAIN):
@@ -194,10 +201,14 @@ def test_what_looks_like_an_envelope_and_has_headers_is_a_payload() -> None:
     assert ENVELOPES.event_of(PLAIN.message_of(replace(ORDER, payload=content))).payload == content
 
 
+def message_of(value: bytes, *headers: tuple[str, bytes]) -> Message:
+    return Message(topic="t", key=b"1", value=value, headers=headers, timestamp_ms=1_800_000_000_000)
+
+
 @pytest.mark.parametrize("payload", [{"a": 1}, None, [1]])
 def test_a_payload_in_an_envelope_may_be_expanded_or_missing(payload: object) -> None:
     fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 1, "source": "orders.1", "payload": payload}
-    message = Message(topic="t", key=b"1", value=json.dumps(fields).encode(), headers=(("id", b"x"),))
+    message = message_of(json.dumps(fields).encode(), ("id", b"x"))
     event = PLAIN.event_of(message)
     assert (event.payload, event.sequence, event.type) == (payload, 1, "Placed")
 
@@ -217,13 +228,13 @@ def test_an_envelope_that_breaks_the_contract_is_told(changes: dict[str, object]
     fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 1, "source": "orders.1", "payload": "1"}
     value = json.dumps(fields | changes).encode()
     with pytest.raises(MessageError, match=message):
-        PLAIN.event_of(Message(topic="t", key=b"1", value=value, headers=(("id", b"x"),)))
+        PLAIN.event_of(message_of(value, ("id", b"x")))
 
 
 def test_where_a_header_says_it_the_envelope_is_not_asked() -> None:
     fields = {"eventType": "Placed", "aggregateType": "order", "sequence": 9, "source": "elsewhere.1", "payload": "1"}
     headers = (("id", b"x"), ("sequence", b"7"), ("source", b"orders.1"))
-    event = PLAIN.event_of(Message(topic="t", key=b"1", value=json.dumps(fields).encode(), headers=headers))
+    event = PLAIN.event_of(message_of(json.dumps(fields).encode(), *headers))
     assert (event.type, event.sequence, event.source, event.payload) == ("Placed", 7, "orders.1", 1)
 
 
@@ -250,12 +261,12 @@ def test_an_outbox_and_its_contract_agree_on_the_payload() -> None:
 def test_an_envelope_has_no_tombstone(payload_type: PayloadType) -> None:
     table = OutboxTable(format=EventFormat.ENVELOPE, payload_type=payload_type)
     with pytest.raises(EventError, match="a tombstone has no value, and an envelope is one"):
-        draft(replace(ORDER, payload=TOMBSTONE), table, Dialect.POSTGRESQL)
+        draft(replace(GIVEN, payload=TOMBSTONE), table, Dialect.POSTGRESQL)
 
 
 def test_an_envelope_counts_what_it_escapes() -> None:
     quotes = json.dumps(['"'] * 1_000)
-    event, table = replace(ORDER, payload=quotes), OutboxTable(format=EventFormat.ENVELOPE)
+    event, table = replace(GIVEN, payload=quotes), OutboxTable(format=EventFormat.ENVELOPE)
     draft(event, OutboxTable(), Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
     with pytest.raises(EventError, match="the limit is") as caught:
         draft(event, table, Dialect.POSTGRESQL, max_message_bytes=len(quotes) + 100)
@@ -276,7 +287,7 @@ EXPANDED = OutboxTable(payload_type=PayloadType.EXPANDED)
     ],
 )
 def test_what_debezium_can_expand_is_written(payload: object) -> None:
-    draft(replace(ORDER, payload=payload), EXPANDED, Dialect.POSTGRESQL)
+    draft(replace(GIVEN, payload=payload), EXPANDED, Dialect.POSTGRESQL)
 
 
 @pytest.mark.parametrize(
@@ -304,7 +315,7 @@ def test_what_debezium_can_expand_is_written(payload: object) -> None:
 )
 def test_what_debezium_would_lose_or_fail_on_is_refused(payload: object, reason: str) -> None:
     with pytest.raises(EventError, match=reason):
-        draft(replace(ORDER, payload=payload), EXPANDED, Dialect.POSTGRESQL)
+        draft(replace(GIVEN, payload=payload), EXPANDED, Dialect.POSTGRESQL)
 
 
 def test_expanded_payloads_are_stored_as_json() -> None:

@@ -11,26 +11,24 @@ from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import UnprovenDeliveryError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.operations.comparison import TopicComparison
 from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof
 from cdc_outbox.operations.prune import Counts, PruneOptions, Pruning
 from cdc_outbox.spec import parse_spec
+from tests.support.events import make_event
 from tests.support.specs import MINIMAL
 
 CONTRACT = parse_spec(MINIMAL).contract
 [TYPE] = CONTRACT.aggregates
-EVENTS = [
-    Event(id=f"id-{n}", aggregate_type=TYPE, aggregate_id="1", type="T", payload={}, sequence=n, source="o.1")
-    for n in range(1, 8)
-]
+EVENTS = [make_event(n, aggregate_type=TYPE, event_id=f"id-{n}", source="o.1") for n in range(1, 8)]
 
 
 class Topics:
     """One partition; ``topic_id`` is empty where there is no topic."""
 
-    def __init__(self, *events: Event, topic_id: str = "first") -> None:
+    def __init__(self, *events: RecordedEvent, topic_id: str = "first") -> None:
         self.messages = [CONTRACT.message_of(each) for each in events]
         self.topic_id = topic_id
         self.read_messages = 0
@@ -53,7 +51,7 @@ class Topics:
 class Outbox:
     """Rows whose transactions have their events' numbers, all of them delivered."""
 
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: RecordedEvent) -> None:
         self.events = list(events)
         self.deleted = 0
 

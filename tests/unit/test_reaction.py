@@ -1,6 +1,7 @@
 """What handlers add to an outbox in memory: gathered until the end, and there only if nothing failed."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cdc_outbox import Event, EventError, OutboxTable
 from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox
 from cdc_outbox.writer.reaction import Reaction
+from tests.support.events import make_event
 
 HEADERS = {"causation_id": "causation_id", "correlation_id": "correlation_id"}
 
@@ -19,11 +21,16 @@ def event(aggregate_id: str = "1", **attributes: Any) -> Event:
 def test_events_are_there_at_the_end_of_the_block_in_which_handlers_ran() -> None:
     outbox, connection = MemoryOutbox(table=OutboxTable(headers=HEADERS)), object()
     with outbox.gathering(connection) as reaction:
-        reaction.caused_by([event(id="x"), event(id="y", headers={"correlation_id": "first"})])
+        reaction.caused_by(
+            [
+                make_event(1, event_id="x"),
+                replace(make_event(2, event_id="y"), headers={"correlation_id": "first"}),
+            ]
+        )
         added = outbox.add(connection, event())
         outbox.add_all(connection, [event("2"), event("1")])
         assert outbox.events == []
-    assert (added.id, added.sequence) == (outbox.events[0].id, None)
+    assert (added.id, added.sequence, added.is_written) == (outbox.events[0].id, None, False)
     assert [(found.aggregate_id, found.sequence) for found in outbox.events] == [("1", 1), ("1", 2), ("2", 1)]
     assert {tuple(found.headers.values()) for found in outbox.events} == {("y", "first")}
 
@@ -84,7 +91,7 @@ def test_an_asynchronous_outbox_gathers_too() -> None:
 def test_an_event_without_a_cause_is_told_nothing() -> None:
     reaction = Reaction(None)
     assert reaction.told(event(), HEADERS).headers == {}
-    reaction.caused_by([event(id="x")])
+    reaction.caused_by([make_event(1, event_id="x")])
     assert reaction.told(event(), ["correlation_id"]).headers == {"correlation_id": "x"}
     reaction.caused_by([])
     assert reaction.told(event(), HEADERS).headers == {}

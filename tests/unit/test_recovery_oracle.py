@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 from cdc_outbox.message import Message
 from tests.faults.oracle import Oracle
 from tests.faults.runbook import Found
@@ -18,8 +18,8 @@ BEGIN = datetime(2026, 11, 23, 8, tzinfo=UTC)
 RESTORED_AT = BEGIN + timedelta(minutes=30)
 
 
-def event(number: int, event_id: str = "") -> Event:
-    return Event(
+def event(number: int, event_id: str = "") -> RecordedEvent:
+    return RecordedEvent(
         aggregate_type="order",
         aggregate_id="1",
         type="Placed",
@@ -27,6 +27,7 @@ def event(number: int, event_id: str = "") -> Event:
         id=event_id or f"e{number}",
         sequence=number,
         source="s.1",
+        created_at=BEGIN,
     )
 
 
@@ -54,7 +55,7 @@ class StubHistory:
     def effects(self) -> list[str]:
         return ["e1", "e2", "e3", "e4"]
 
-    def published(self) -> dict[str, Event]:
+    def published(self) -> dict[str, RecordedEvent]:
         return {f"e{number}": event(number) for number in range(1, 5)}
 
     def rows(self) -> set[str]:

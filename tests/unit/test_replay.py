@@ -19,7 +19,7 @@ from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.consumer.waits import Blocking
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from tests.support.events import make_event
 
@@ -54,7 +54,7 @@ class Busy:
     async def find_due(self, _places: object, _limit: int) -> tuple[list[Any], list[Any]]:
         return [], []
 
-    async def recall(self, events: Sequence[Event]) -> Memory:
+    async def recall(self, events: Sequence[RecordedEvent]) -> Memory:
         return Memory(unseen={one.id or "" for one in events}, marks={})
 
     async def apply(self, items: Sequence[Item], _held: object, _room: int) -> Delivered:

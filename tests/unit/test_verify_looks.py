@@ -9,7 +9,7 @@ import pytest
 
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.message import Message
 from cdc_outbox.operations.verify import Verification, Verified
 from tests.support.events import make_event
@@ -23,10 +23,10 @@ class Pipeline:
     has_heads = keeps_rows = True
     consumer = "shipping"
 
-    def __init__(self, *events: Event) -> None:
+    def __init__(self, *events: RecordedEvent) -> None:
         self.events = events
         self.messages: dict[str, list[Message]] = {topic: [] for topic in CONTRACT.topics}
-        self.applied: list[Event] = []
+        self.applied: list[RecordedEvent] = []
 
     republishes = True
 

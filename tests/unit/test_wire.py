@@ -1,11 +1,12 @@
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import assert_type
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox import ConfigError, Event, ForeignOutbox, HeaderNames, SequenceMode, WireContract
+from cdc_outbox import ConfigError, ForeignOutbox, HeaderNames, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.errors import MessageError
 from cdc_outbox.message import Message
 
@@ -19,10 +20,10 @@ json_objects = st.dictionaries(storable, st.integers() | storable | st.booleans(
 
 
 @st.composite
-def events(draw: st.DrawFn) -> Event:
+def events(draw: st.DrawFn) -> RecordedEvent:
     aggregate_type = draw(st.sampled_from(sorted(CONTRACT.aggregates)))
     headers = {"traceparent": draw(texts), "tracestate": draw(texts)} if draw(st.booleans()) else {}
-    return Event(
+    return RecordedEvent(
         aggregate_type=aggregate_type,
         aggregate_id=draw(texts),
         type=draw(texts),
@@ -36,7 +37,7 @@ def events(draw: st.DrawFn) -> Event:
 
 
 @given(events())
-def test_a_message_carries_the_whole_event(event: Event) -> None:
+def test_a_message_carries_the_whole_event(event: RecordedEvent) -> None:
     assert CONTRACT.event_of(CONTRACT.message_of(event)) == event
 
 
@@ -70,7 +71,15 @@ def test_any_message_is_an_event_or_a_message_error(
 def message(**headers: str | None) -> Message:
     complete = {"id": "1", "eventType": "OrderPlaced", "aggregateType": "order", "sequence": "7", "source": "orders.1"}
     pairs = [(name, None if value is None else value.encode()) for name, value in (complete | headers).items()]
-    return Message(topic="t", partition=2, offset=3, key=b"42", value=b'{"a":1}', headers=tuple(pairs))
+    return Message(
+        topic="t",
+        partition=2,
+        offset=3,
+        key=b"42",
+        value=b'{"a":1}',
+        headers=tuple(pairs),
+        timestamp_ms=1_800_000_000_000,
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,8 +104,8 @@ def test_a_header_that_breaks_the_contract_is_named(headers: dict[str, str | Non
 
 def test_a_repeated_header_must_repeat_itself() -> None:
     twice = message()
-    same = Message(topic="t", key=b"1", value=b"{}", headers=(*twice.headers, ("id", b"1")))
-    other = Message(topic="t", key=b"1", value=b"{}", headers=(*twice.headers, ("id", b"2")))
+    same = replace(twice, headers=(*twice.headers, ("id", b"1")))
+    other = replace(twice, headers=(*twice.headers, ("id", b"2")))
     assert CONTRACT.event_of(same).id == "1"
     with pytest.raises(MessageError, match="'id' appears twice"):
         CONTRACT.event_of(other)
@@ -104,7 +113,7 @@ def test_a_repeated_header_must_repeat_itself() -> None:
 
 def test_headers_that_nobody_asked_for_may_be_anything() -> None:
     foreign = (("b3", b"\xff\x01"), ("baggage", b"a=1"), ("baggage", b"b=2"), ("baggage", b"\xff"))
-    event = CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*message().headers, *foreign)))
+    event = CONTRACT.event_of(replace(message(), headers=(*message().headers, *foreign)))
     assert event.headers == {"baggage": "a=1"}
 
 
@@ -112,24 +121,22 @@ def test_headers_that_nobody_asked_for_may_be_anything() -> None:
 def test_headers_of_the_contract_are_text(name: str) -> None:
     broken = tuple((known, value) for known, value in message().headers if known != name)
     with pytest.raises(MessageError, match=f"the header '{name}' is not UTF-8"):
-        CONTRACT.event_of(Message(topic="t", key=b"1", value=b"{}", headers=(*broken, (name, b"\xff"))))
+        CONTRACT.event_of(replace(message(), headers=(*broken, (name, b"\xff"))))
 
 
 def test_headers_of_debezium_are_not_the_events() -> None:
-    foreign = Message(
-        topic="t", key=b"1", value=b"{}", headers=(*message().headers, ("__debezium.context.taskId", b"0"))
-    )
+    foreign = replace(message(), headers=(*message().headers, ("__debezium.context.taskId", b"0")))
     assert CONTRACT.event_of(foreign).headers == {}
 
 
 @pytest.mark.parametrize("value", [b"not json", b"\xff", b'{"a":'])
 def test_a_payload_that_is_not_json_is_named(value: bytes) -> None:
     with pytest.raises(MessageError, match="the payload is not JSON"):
-        CONTRACT.event_of(Message(topic="t", key=b"1", value=value, headers=message().headers))
+        CONTRACT.event_of(replace(message(), value=value))
 
 
 def test_a_tombstone_has_no_payload() -> None:
-    assert CONTRACT.event_of(Message(topic="t", key=b"1", value=None, headers=message().headers)).payload is None
+    assert CONTRACT.event_of(replace(message(), value=None)).payload is None
 
 
 def test_topics_come_from_the_aggregate_types() -> None:
@@ -175,32 +182,53 @@ def test_headers_that_could_not_be_told_apart_or_rendered_are_refused(names: dic
     ],
 )
 def test_a_time_is_cut_towards_1970_as_debezium_cuts_it(moment: datetime, milliseconds: int) -> None:
-    event = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1", created_at=moment)
+    event = RecordedEvent(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1", created_at=moment)
     assert CONTRACT.message_of(event).timestamp_ms == milliseconds
 
 
-SEEN = Event(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1")
 LONG_AGO = datetime(2026, 11, 1, 10, 0, 0, 123_456, tzinfo=UTC)
+SEEN = RecordedEvent(aggregate_type="metric", aggregate_id="1", type="Seen", payload={}, id="1", created_at=LONG_AGO)
+
+
+def without(message: Message, header: str) -> tuple[tuple[str, bytes | None], ...]:
+    return tuple(item for item in message.headers if item[0] != header)
 
 
 def test_what_is_published_late_keeps_the_time_of_its_creation() -> None:
-    message = replace(CONTRACT.message_of(replace(SEEN, created_at=LONG_AGO)), timestamp_ms=1_800_000_000_000)
+    message = replace(CONTRACT.message_of(SEEN), timestamp_ms=1_800_000_000_000)
     assert CONTRACT.event_of(message).created_at == LONG_AGO
 
 
 @pytest.mark.parametrize("header", [None, b"1793527200123456"])
 def test_without_its_header_the_time_of_creation_is_the_records(header: bytes | None) -> None:
     message = replace(CONTRACT.message_of(SEEN), timestamp_ms=1_800_000_000_000)
-    message = replace(message, headers=(*(item for item in message.headers if item[0] != "createdAt"),))
     named = () if header is None else (("createdAt", header),)
-    event = CONTRACT.event_of(replace(message, headers=(*message.headers, *named)))
+    event = CONTRACT.event_of(replace(message, headers=(*without(message, "createdAt"), *named)))
     assert event.created_at == (LONG_AGO if header else datetime(2027, 1, 15, 8, tzinfo=UTC))
     assert "createdAt" not in event.headers
 
 
+def test_a_message_that_says_no_time_of_creation_breaks_the_contract() -> None:
+    """Debezium gives every record a timestamp: without one, and without the header, nothing tells the time."""
+    told = replace(CONTRACT.message_of(SEEN), timestamp_ms=None)
+    assert CONTRACT.event_of(told).created_at == LONG_AGO
+    for contract in (CONTRACT, replace(CONTRACT, foreign=ForeignOutbox())):
+        with pytest.raises(MessageError, match="neither a header nor a timestamp tells when"):
+            contract.event_of(replace(told, headers=without(told, "createdAt")))
+
+
+def test_types_say_what_an_event_that_was_recorded_always_has() -> None:
+    event = CONTRACT.event_of(message())
+    assert_type(event.id, str)
+    assert_type(event.created_at, datetime)
+    assert_type(event.sequence, int | None)
+    assert_type(event.source, str | None)
+    assert (event.id, event.created_at.tzinfo) == ("1", UTC)
+
+
 def test_a_header_that_holds_no_time_breaks_our_contract_and_is_an_ordinary_header_elsewhere() -> None:
     message = replace(CONTRACT.message_of(SEEN), timestamp_ms=1_800_000_000_000)
-    message = replace(message, headers=(*(item for item in message.headers if item[1]), ("createdAt", b"Sunday")))
+    message = replace(message, headers=(*without(message, "createdAt"), ("createdAt", b"Sunday")))
     with pytest.raises(MessageError, match="holds no time: 'Sunday'"):
         CONTRACT.event_of(message)
     event = replace(CONTRACT, foreign=ForeignOutbox()).event_of(message)

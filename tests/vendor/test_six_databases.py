@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import platformdirs
 import pytest
 
-from cdc_outbox import Event
+from cdc_outbox import RecordedEvent
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.event_router import (
@@ -42,7 +42,7 @@ IMPATIENT = {
 """What keeps a driver from trying for half a minute."""
 
 CREATED_AT = datetime(2026, 11, 21, 10, 0, 0, 123_456, tzinfo=UTC)
-EVENT = Event(
+EVENT = RecordedEvent(
     id="019365a0-7c1e-7b3a-8f00-0123456789ab",
     aggregate_type="customer",
     aggregate_id="ä/42",

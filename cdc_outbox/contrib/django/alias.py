@@ -7,18 +7,18 @@ from functools import cached_property
 from django.db import connections
 
 from cdc_outbox.contrib.django.settings import OutboxSettings, outbox_settings
-from cdc_outbox.event import Event
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer import Collection, Outbox
 
 
 class AliasOutbox:
     """The writer, for code that need not know which database the outbox is in; everything else is :class:`Outbox`'s."""
 
-    def add(self, event: Event) -> Event:
+    def add(self, event: Event) -> RecordedEvent:
         """Write one event in the transaction that the outbox's database is in; see :meth:`Outbox.add`."""
         return self._outbox.add(connections[self._settings.database], event)
 
-    def add_all(self, events: Iterable[Event]) -> list[Event]:
+    def add_all(self, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events there; see :meth:`Outbox.add_all`."""
         return self._outbox.add_all(connections[self._settings.database], events)
 

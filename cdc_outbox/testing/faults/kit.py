@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from cdc_outbox.consumer.handlers import ours_of
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionConflictError
-from cdc_outbox.event import Event, SequenceMode, new_event_id
+from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
 from cdc_outbox.testing.faults.report import FaultReport, Problem, Repetition, difference
 from cdc_outbox.testing.faults.scenarios import Scenario, scenarios
 from cdc_outbox.testing.faults.stage import AnyConsumer, OnConnection, Play, Stage, UnsafeError
@@ -23,6 +24,7 @@ ResultT = TypeVar("ResultT")
 _FIRST = "without a fault"
 _WITHOUT_FAULTS = 2
 """How many scenarios have no fault: the first, and the same once more."""
+_SOURCE = "test.1"
 _WAIT_SECONDS = 60.0
 """How long another consumer may need; longer than any transaction of a test waits for another."""
 
@@ -34,7 +36,7 @@ class HandlerFaults:
         self,
         consumer: AnyConsumer,
         *,
-        events: Sequence[Event],
+        events: Sequence[Event | RecordedEvent],
         connect: Callable[[], Any],
         effects: OnConnection,
         reset: OnConnection,
@@ -47,7 +49,7 @@ class HandlerFaults:
 
         Args:
             consumer: With its handlers registered. Where it would connect to does not matter.
-            events: As their writer would give them; ids, sources and numbers that they lack are made. Some of one
+            events: As a service gives them, or as they were recorded; what their writer would add is made. Some of one
                 aggregate and some of another show the most.
             connect: Opens a connection to a **test's** database: what ``reset`` takes away is gone. Never the
                 consumer's own, so it is to be said.
@@ -64,7 +66,7 @@ class _Run:
     def __init__(
         self,
         consumer: AnyConsumer,
-        events: Sequence[Event],
+        events: Sequence[RecordedEvent],
         stage: Stage,
         calls: Mapping[str, Callable[[], int]],
     ) -> None:
@@ -111,7 +113,7 @@ class _Run:
         async with self._stage.playing(_FIRST) as play:
             empty = before = await self._stage.see()
 
-            async def look(events: Sequence[Event]) -> None:
+            async def look(events: Sequence[RecordedEvent]) -> None:
                 try:
                     seen = difference(before, await self._stage.see())
                 except Exception as error:
@@ -157,10 +159,12 @@ class _Run:
         for name, times in (self._count() - counts - self._done).items():
             self._report.repetitions.append(Repetition(name=name, scenario=scenario.name, times=times))
 
-    def _usurping(self, play: Play, scenario: Scenario) -> Callable[[Sequence[Event]], Coroutine[Any, Any, None]]:
+    def _usurping(
+        self, play: Play, scenario: Scenario
+    ) -> Callable[[Sequence[RecordedEvent]], Coroutine[Any, Any, None]]:
         """Have the first call of a handler end in a transaction whose partition was given away meanwhile."""
 
-        async def usurp(events: Sequence[Event]) -> None:
+        async def usurp(events: Sequence[RecordedEvent]) -> None:
             self._stage.probe.after_call = None
             issued = threading.Event()
 
@@ -179,7 +183,7 @@ class _Run:
 
         return usurp
 
-    async def _delivered(self, play: Play, batch: Sequence[Event], scenario: Scenario) -> bool:
+    async def _delivered(self, play: Play, batch: Sequence[RecordedEvent], scenario: Scenario) -> bool:
         try:
             await play.deliver(batch)
         except UnsafeError as error:
@@ -202,16 +206,30 @@ class _Run:
         return Counter({name: count() for name, count in self._calls.items()})
 
 
-def _completed(events: Sequence[Event], consumer: AnyConsumer) -> list[Event]:
+def _completed(events: Sequence[Event | RecordedEvent], consumer: AnyConsumer) -> list[RecordedEvent]:
     """Return the events with what their writer would have added."""
     lasts: Counter[tuple[str, str]] = Counter()
     completed = []
     for event in events:
         aggregate = event.aggregate_type, event.aggregate_id
         is_numbered = consumer.contract.mode_of(event.aggregate_type) is not SequenceMode.NONE
-        sequence = event.sequence if event.sequence or not is_numbered else lasts[aggregate] + 1
-        lasts[aggregate] = sequence or 0
+        sequence = lasts[aggregate] + 1 if is_numbered and event.sequence is None else event.sequence
+        if sequence is not None:
+            lasts[aggregate] = sequence
+        if isinstance(event, RecordedEvent):
+            completed.append(replace(event, sequence=sequence, source=event.source or _SOURCE))
+            continue
         completed.append(
-            replace(event, id=event.id or new_event_id(), sequence=sequence, source=event.source or "test.1")
+            RecordedEvent(
+                aggregate_type=event.aggregate_type,
+                aggregate_id=event.aggregate_id,
+                type=event.type,
+                payload=event.payload,
+                id=new_event_id() if event.id is None else event.id,
+                created_at=datetime.now(UTC),
+                sequence=sequence,
+                source=_SOURCE,
+                headers=event.headers,
+            )
         )
     return completed

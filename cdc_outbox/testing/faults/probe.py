@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.consumer.handlers import BeforeCommit, Handlers, Registered
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.errors import TransactionConflictError
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.testing.faults.scenarios import Fault, FaultKind, Point
 
 
@@ -35,7 +35,7 @@ class Probe:
     def __init__(self, instead: Mapping[FaultKind, str]) -> None:
         self.statements = 0
         self.is_watching = False
-        self.after_call: Callable[[Sequence[Event]], Awaitable[None]] | None = None
+        self.after_call: Callable[[Sequence[RecordedEvent]], Awaitable[None]] | None = None
         self._instead = instead
         self._fault: Fault | None = None
         self._targets: set[str] = set()
@@ -43,9 +43,9 @@ class Probe:
         """The fault of the call or transaction at hand."""
         self._executed: int | None = None
 
-    def arm(self, fault: Fault | None, events: Iterable[Event]) -> None:
+    def arm(self, fault: Fault | None, events: Iterable[RecordedEvent]) -> None:
         """Strike the first delivery of each of these events."""
-        self._fault, self._targets, self._struck = fault, {event.id or "" for event in events}, None
+        self._fault, self._targets, self._struck = fault, {event.id for event in events}, None
 
     def wrapped(self, handlers: Mapping[str, Registered]) -> Handlers:
         """Return the same handlers, each behind the probe."""
@@ -95,8 +95,8 @@ class Probe:
 
     def _probed(self, registered: Registered) -> Callable[[Any, Any], Awaitable[None]]:
         async def call(given: Any, connection: AnyConnection) -> None:  # noqa: ANN401
-            events: Sequence[Event] = given if registered.takes_batch else [given]
-            ids = {event.id or "" for event in events}
+            events: Sequence[RecordedEvent] = given if registered.takes_batch else [given]
+            ids = {event.id for event in events}
             self._struck = self._fault if ids & self._targets else None
             self._targets -= ids
             self.strike(Point.CLAIMED)
@@ -134,7 +134,7 @@ class ProbedBeforeCommit:
         self._inner = inner
         self._probe = probe
 
-    def caused_by(self, events: Sequence[Event]) -> None:
+    def caused_by(self, events: Sequence[RecordedEvent]) -> None:
         """Take no notice: nothing is gathered."""
 
     @asynccontextmanager

@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 
 from cdc_outbox.consumer.ordering import Aggregate, Order, aggregate_of
-from cdc_outbox.event import Event, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 
 
 class FaultKind(StrEnum):
@@ -56,7 +56,7 @@ class Scenario:
     """
 
     name: str
-    batches: Sequence[Sequence[Event]]
+    batches: Sequence[Sequence[RecordedEvent]]
     remedy: str
     fault: Fault | None = None
     strikes_last: bool = False
@@ -79,7 +79,7 @@ BATCHED = "Several events share a transaction: the handler must do for each what
 
 
 def scenarios(
-    events: Sequence[Event], *, order_of: Callable[[str], Order], statements: int, has_others: bool
+    events: Sequence[RecordedEvent], *, order_of: Callable[[str], Order], statements: int, has_others: bool
 ) -> Iterator[Scenario]:
     """Return what is tried after the first run.
 
@@ -112,8 +112,8 @@ def scenarios(
         )
 
 
-def _reordered(events: Sequence[Event], order_of: Callable[[str], Order]) -> Iterator[Scenario]:
-    by_aggregate: dict[Aggregate, list[Event]] = {}
+def _reordered(events: Sequence[RecordedEvent], order_of: Callable[[str], Order]) -> Iterator[Scenario]:
+    by_aggregate: dict[Aggregate, list[RecordedEvent]] = {}
     for event in events:
         by_aggregate.setdefault(aggregate_of(event), []).append(event)
     groups = list(by_aggregate.values())
@@ -132,13 +132,13 @@ def _reordered(events: Sequence[Event], order_of: Callable[[str], Order]) -> Ite
         yield Scenario(name="successors before their predecessors", batches=[[e] for e in late], remedy=ORDERED)
 
 
-def _late(group: Sequence[Event], order: Order) -> Sequence[Event]:
+def _late(group: Sequence[RecordedEvent], order: Order) -> Sequence[RecordedEvent]:
     """Return an aggregate's events backwards where the consumer would notice, and put them right."""
     is_noticed = order.mode is SequenceMode.GAPLESS and not order.latest
     return group[::-1] if is_noticed else group
 
 
-def _struck(singles: Sequence[Sequence[Event]], statements: int) -> Iterator[Scenario]:
+def _struck(singles: Sequence[Sequence[RecordedEvent]], statements: int) -> Iterator[Scenario]:
     faults = {
         "a crash after the claim": Fault(kind=FaultKind.CRASH, point=Point.CLAIMED),
         "a crash after the handler": Fault(kind=FaultKind.CRASH, point=Point.CALLED),

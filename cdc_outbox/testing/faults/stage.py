@@ -33,7 +33,7 @@ from cdc_outbox.errors import (
     TransactionConflictError,
     TransactionEndedError,
 )
-from cdc_outbox.event import Event
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.telemetry import NoSpans, Telemetry
 from cdc_outbox.testing.faults.probe import CrashError, Probe, ProbedBeforeCommit
 from cdc_outbox.testing.faults.scenarios import FaultKind
@@ -177,7 +177,7 @@ class Play:
         self.wait_for_owner: Callable[[], object] = lambda: None
         """Waits until whoever took the partitions is done with them."""
 
-    async def deliver(self, batch: Sequence[Event]) -> None:
+    async def deliver(self, batch: Sequence[RecordedEvent]) -> None:
         """Apply events as the consumer does: again what is worth it, one by one what failed, aside what fails alone.
 
         Raises:
@@ -203,7 +203,7 @@ class Play:
         parked = ", ".join(f"{count.events} parked as {count.reason}" for count in counts)
         return "; ".join([f"not all is applied: {parked}", *sorted(set(self._errors.values()))])
 
-    async def usurp(self, events: Sequence[Event], issued: Callable[[], None]) -> None:
+    async def usurp(self, events: Sequence[RecordedEvent], issued: Callable[[], None]) -> None:
         """Be another consumer that is given the partitions and applies the same events."""
         try:
             await self.own()
@@ -230,7 +230,7 @@ class Play:
         self._stage.probe.watch(connection)
         return self._consumer._know(connection)  # noqa: SLF001
 
-    def _item(self, event: Event, offset: int) -> Item:
+    def _item(self, event: RecordedEvent, offset: int) -> Item:
         message = replace(self._consumer.contract.message_of(event), partition=0, offset=offset)
         item = item_of(message, self._consumer.contract)
         if item.failure is not None:

@@ -11,11 +11,11 @@ import pytest
 from cdc_outbox import (
     TOMBSTONE,
     CdcOutboxError,
-    Event,
     EventFormat,
     ForeignOutbox,
     HeaderNames,
     PayloadType,
+    RecordedEvent,
     SequenceMode,
     WireContract,
 )
@@ -39,7 +39,7 @@ CONTRACTS = {
         aggregates=MODES, foreign=ForeignOutbox(id_header="eventId", default_type="{aggregate_type}Changed")
     ),
 }  # fmt: skip
-ORDER = Event(
+ORDER = RecordedEvent(
     id="0198c0de-0000-7000-8000-000000000001",
     aggregate_type="order",
     aggregate_id="42",
@@ -57,7 +57,7 @@ EVENTS = {
     "a tombstone": replace(ORDER, payload=TOMBSTONE),
     "no payload": replace(ORDER, payload=None),
     "headers": replace(ORDER, headers={"traceparent": "00-é-01", "tenant": "a,b:c", "other": "x"}),
-    "nothing optional": replace(ORDER, sequence=None, source=None, created_at=None),
+    "nothing optional": replace(ORDER, sequence=None, source=None),
     "unusual texts": replace(ORDER, id="ü/1", aggregate_id='a b"c\n', type="x:y,z", source="s.9"),
 }
 ROWS = (
@@ -89,7 +89,7 @@ def shown(value: bytes | None) -> str | None:
     return None if value is None else repr(value)[2:-1]
 
 
-def written_and_read(contract: WireContract, event: Event) -> dict[str, Any]:
+def written_and_read(contract: WireContract, event: RecordedEvent) -> dict[str, Any]:
     """Return the message of an event, and the event of that message."""
     try:
         message = contract.message_of(event)
