@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from cdc_outbox.redaction import shortened
 
@@ -52,6 +52,21 @@ class Event:
         return _name(self)
 
 
+class KafkaRecord(NamedTuple):
+    """The Kafka record that an event was received in.
+
+    Args:
+        offset: In the partition, from 0.
+        attempt: 1 at first, one more for each time that the event was parked after its handler had failed. What is
+            repeated at once belongs to the same attempt.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    attempt: int = 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent:
     """An event that was written, as an outbox's ``add`` returns it, or received, as a handler is given it.
@@ -68,6 +83,8 @@ class RecordedEvent:
         is_written: ``False`` where ``add`` has not inserted the event: a policy declined it, or a consumer's handler
             added it, and it is written at the end of the handler's transaction. ``created_at`` is the time of this
             machine then, ``source`` is ``None``, and so is ``sequence`` unless the service gave it.
+        record: Where the event was received; ``None`` for an event that was not read from a topic. Two events are equal
+            whatever records they came in.
     """
 
     aggregate_type: str
@@ -80,6 +97,7 @@ class RecordedEvent:
     source: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     is_written: bool = True
+    record: KafkaRecord | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return _name(self)

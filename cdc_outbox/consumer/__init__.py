@@ -42,7 +42,7 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
     WatermarkMovedError,
 )
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.telemetry import Telemetry
@@ -71,6 +71,7 @@ __all__ = [
     "Inbox",
     "InboxError",
     "InboxTable",
+    "KafkaRecord",
     "Limits",
     "MessageError",
     "NoHandlerError",

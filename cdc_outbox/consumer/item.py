@@ -162,7 +162,8 @@ def item_of(
 ) -> Item:
     """Read a message; one that cannot be read becomes an item that can only be parked."""
     try:
-        return Item(event=contract.event_of(message), message=message, parked=parked, place=place)
+        event = contract.event_of(message, attempt=parked.attempts + 1 if parked else 1)
+        return Item(event=event, message=message, parked=parked, place=place)
     except MessageError as error:
         return replace(unreadable(message, error, parked, aggregate_in(message, contract)), place=place)
 

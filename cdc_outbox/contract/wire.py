@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from cdc_outbox.errors import ConfigError, MessageError
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
 from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
@@ -203,8 +203,11 @@ class WireContract:
             timestamp_ms=to_milliseconds(event.created_at),
         )
 
-    def event_of(self, message: Message) -> RecordedEvent:
+    def event_of(self, message: Message, *, attempt: int = 1) -> RecordedEvent:
         """Return the event that a message carries.
+
+        Args:
+            attempt: Which attempt to apply the event this is, for :attr:`RecordedEvent.record`.
 
         Raises:
             MessageError: The message does not keep the contract: the name of a header is not UTF-8, the id or
@@ -240,6 +243,7 @@ class WireContract:
             source=source,
             created_at=created_at,
             headers=headers,
+            record=_record(message, attempt),
         )
         try:
             decoded = cloudevents.decoded(event)
@@ -377,6 +381,13 @@ def _recorded_at(message: Message) -> datetime:
         return from_milliseconds(message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp lies outside the calendar") from error
+
+
+def _record(message: Message, attempt: int) -> KafkaRecord | None:
+    """Return where a message was read, ``None`` of one that was not read from a topic."""
+    if message.partition is None or message.offset is None:
+        return None
+    return KafkaRecord(message.topic, message.partition, message.offset, attempt)
 
 
 def _attributes(event: RecordedEvent, names: Mapping[str, str]) -> dict[str, str | int | None]:

@@ -1,6 +1,8 @@
 """What ``docs/`` shows of handlers is executed on PostgreSQL, as it stands there."""
 
+import logging
 import re
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ import psycopg
 import pytest
 
 from cdc_outbox import Event, Outbox, RecordedEvent
-from cdc_outbox.consumer import Consumer, EffectsDatabase, Inbox, InboxTable, Verdict, inbox_component
+from cdc_outbox.consumer import Consumer, EffectsDatabase, Inbox, InboxTable, KafkaRecord, Verdict, inbox_component
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import HandlerFaults, Stack
@@ -55,6 +57,20 @@ def database(dsn: str, spec: Spec) -> str:
 
 def new_consumer(spec: Spec, database: EffectsDatabase[Connection]) -> Consumer:
     return Consumer(name="shipping", contract=spec.contract, kafka="nowhere", database=database)
+
+
+def test_the_handler_that_looks_at_the_record_is_told_where_and_which_attempt(
+    database: str, spec: Spec, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = new_consumer(database, spec)
+    names = {"consumer": consumer, "RecordedEvent": RecordedEvent, "psycopg": psycopg, "log": logging.getLogger("x")}
+    exec(block("consuming.md", "What a handler is given"), names)  # noqa: S102
+    ship: Any = names["ship"]
+    with psycopg.connect(database) as connection:
+        for attempt in (1, 2):
+            record = KafkaRecord("outbox.event.order", 3, 41, attempt)
+            ship(replace(make_event(1, str(attempt)), record=record), connection)
+    assert [message.partition(" at ")[2] for message in caplog.messages] == ["outbox.event.order[3]@41 is tried again"]
 
 
 def test_the_test_of_handlers_that_is_shown_passes_and_counts_mails(

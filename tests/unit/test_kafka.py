@@ -109,7 +109,8 @@ def test_a_consumer_takes_the_brokers_addresses_or_librdkafkas_settings() -> Non
     given: dict[str, object] = {"bootstrap.servers": "b:1"}
     assert settings("b:1") == settings(given)
     assert given == {"bootstrap.servers": "b:1"}
-    for kafka in ("", {"session.timeout.ms": 6000}):
+    nowhere: list[str | dict[str, object]] = ["", {"session.timeout.ms": 6000}]
+    for kafka in nowhere:
         with pytest.raises(ConfigError, match="kafka names no brokers"):
             settings(kafka)
 

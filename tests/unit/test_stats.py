@@ -15,7 +15,7 @@ from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.group import pass_over
-from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
@@ -132,6 +132,10 @@ def test_an_event_that_failed_is_told_once_it_is_applied(
     outcomes = [Outcome.APPLIED, Outcome.APPLIED, Outcome.PARKED, Outcome.APPLIED]
     watch.applied(items, Delivered(outcomes=outcomes), 0.1)
     assert told(caplog) == [("parked event applied", {"event_id": "a", "attempts": 6})]
+    contract = WireContract(aggregates={"order": SequenceMode.GAPLESS})
+    came = replace(contract.message_of(event), partition=0, offset=0)
+    records = [item_of(came, contract, row).event.record for row in (None, waiting, failed)]
+    assert [record and record.attempt for record in records] == [1, 1, 6]
 
 
 def test_what_was_parked_takes_room_before_it_is_counted_and_by_its_bytes(watch: ConsumerStats) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cdc_outbox import ConfigError, ForeignOutbox, HeaderNames, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.errors import MessageError
+from cdc_outbox.event import KafkaRecord
 from cdc_outbox.message import Message
 
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS, "metric": SequenceMode.NONE})
@@ -215,6 +216,15 @@ def test_a_message_that_says_no_time_of_creation_breaks_the_contract() -> None:
     for contract in (CONTRACT, replace(CONTRACT, foreign=ForeignOutbox())):
         with pytest.raises(MessageError, match="neither a header nor a timestamp tells when"):
             contract.event_of(replace(told, headers=without(told, "createdAt")))
+
+
+def test_an_event_says_in_which_record_it_came() -> None:
+    event = CONTRACT.event_of(message())
+    assert event.record == KafkaRecord(topic="t", partition=2, offset=3, attempt=1)
+    again = CONTRACT.event_of(replace(message(), offset=7), attempt=2)
+    assert again.record == KafkaRecord(topic="t", partition=2, offset=7, attempt=2)
+    assert again == event  # the same event, in whichever record it came
+    assert CONTRACT.event_of(replace(message(), offset=None)).record is None
 
 
 def test_types_say_what_an_event_that_was_recorded_always_has() -> None:
