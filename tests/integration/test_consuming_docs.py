@@ -62,7 +62,7 @@ def new_consumer(spec: Spec, database: EffectsDatabase[Connection]) -> Consumer:
 def test_the_handler_that_looks_at_the_record_is_told_where_and_which_attempt(
     database: str, spec: Spec, caplog: pytest.LogCaptureFixture
 ) -> None:
-    consumer = new_consumer(database, spec)
+    consumer = new_consumer(spec, EffectsDatabase(connect=lambda: psycopg.connect(database)))
     names = {"consumer": consumer, "RecordedEvent": RecordedEvent, "psycopg": psycopg, "log": logging.getLogger("x")}
     exec(block("consuming.md", "What a handler is given"), names)  # noqa: S102
     ship: Any = names["ship"]
