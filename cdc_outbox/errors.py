@@ -346,8 +346,8 @@ class TopicReplacedError(ConsumerError):
     """A topic is not the one that the database has effects of: it was created anew, or is another cluster's."""
 
     hint = (
-        "Check the brokers' address. If the change is meant, `cdc-outbox reset SPEC --consumer NAME --offsets` has the "
-        "consumer read the topic from its beginning; it skips what it has applied."
+        "Check the brokers' address. If the change is meant, `cdc-outbox reset SPEC --consumer NAME --offsets-only` "
+        "has the consumer read the topic from its beginning; it skips what it has applied."
     )
 
 
@@ -355,8 +355,8 @@ class OffsetOutOfRangeError(ConsumerError):
     """A topic does not hold the offset that the consumer's database goes on with."""
 
     hint = (
-        "Messages are lost. Publish them again, or accept that: `cdc-outbox reset SPEC --consumer NAME --offsets` has "
-        "the consumer read what the topic holds and skip what it has applied. `cdc-outbox verify` names what is "
+        "Messages are lost. Publish them again, or accept that: `cdc-outbox reset SPEC --consumer NAME --offsets-only` "
+        "has the consumer read what the topic holds and skip what it has applied. `cdc-outbox verify` names what is "
         "missing."
     )
 

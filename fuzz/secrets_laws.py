@@ -19,7 +19,7 @@ from tests.support.connect_server import answering
 from tests.support.specs import MINIMAL
 
 NOBODY = "127.0.0.1:1"
-AT_ONCE = ("--timeout", "0.01", "--stable-seconds", "0")
+AT_ONCE = ("--timeout", "0.01s", "--stable-for", "0s")
 CONTEXTS: tuple[dict[str, Any], ...] = (
     {"connect": {"url": f"http://{NOBODY}", "bearer": "{}"}},
     {"connect": {"url": f"http://{NOBODY}", "basic": {"user": "me", "password": "{}"}}},
@@ -86,20 +86,20 @@ def connect_quotes(planted: tuple[list[str], str, str | int], folder: Path) -> N
     contexts = folder / "contexts.yaml"
     variables = {"CDC_OUTBOX_CONTEXTS": str(contexts), "TOKEN": login}
     deploy = ("deploy-connector", spec, "--dsn", "dbname=orders", *AT_ONCE)
-    watched = [("watch", "orders", "--give-up-after", "1", "--first-pause", "0", "--interval", "0.1")]
+    watched = [("watch", "orders", "--give-up-after", "1", "--first-pause", "0s", "--interval", "0.1s")]
     for command in (
         ("plan", spec),
         ("plan", spec, "--output", "json"),
         ("status",),
         ("status", "--output", "json"),
         ("restart", "orders", *AT_ONCE),
-        ("pause", "orders", "--timeout", "0.01"),
+        ("pause", "orders", "--timeout", "0.01s"),
         ("resume", "orders", *AT_ONCE),
-        ("stop", "orders", "--timeout", "0.01"),
+        ("stop", "orders", "--timeout", "0.01s"),
         ("offsets", "show", "orders"),
         ("offsets", "reset", "orders", "--yes", *AT_ONCE),
         ("doctor", spec),
-        ("delete", spec, "--timeout", "0.01"),
+        ("delete", spec, "--timeout", "0.01s"),
         deploy,
         (*deploy, "--output", "json"),
         (*deploy, "--replace", "--no-undo"),
@@ -112,7 +112,7 @@ def connect_quotes(planted: tuple[list[str], str, str | int], folder: Path) -> N
             patch("cdc_outbox.cli.deploy.PostgresqlDatabase", Ready),
         ):
             contexts.write_text(f"contexts: {{here: {{connect: {{url: '{url}', bearer: '${{env:TOKEN}}'}}}}}}")
-            said = said_by(*command, "--context", "here", "--connect-patience", "0", variables=variables)
+            said = said_by(*command, "--context", "here", "--connect-patience", "0s", variables=variables)
         assert asked, command
         refuse_secrets(said, [*secrets, login])
 
@@ -129,23 +129,23 @@ def spec_shows(planted: tuple[str, str], folder: Path) -> None:
     with answering(Worker({}, 500)) as (url, _asked):
         for command in (
             ("render", str(spec)),
-            ("render", str(spec), "--target", "strimzi", "--set", "connect=x", "--set", "kafka=y"),
+            ("render", str(spec), "--target", "strimzi", "--target-option", "connect=x", "--target-option", "kafka=y"),
             ("lint", str(spec)),
             ("lint", str(spec), "--output", "json"),
-            ("plan", str(spec), "--connect-url", url, "--connect-patience", "0"),
+            ("plan", str(spec), "--connect-url", url, "--connect-patience", "0s"),
             ("topics", "create", str(spec), "--bootstrap-servers", NOBODY, "--kafka-settings", "/nonexistent"),
         ):
             refuse_secrets(said_by(*command, variables={}), [secret])
 
 
-def configuration_holds(planted: tuple[list[str], str], folder: Path) -> None:
+def configuration_holds(planted: tuple[list[str], tuple[str, ...]], folder: Path) -> None:
     """A connector's configuration is linted, adopted and simulated without its secrets."""
     secrets, output = planted
     path = folder / "orders.json"
     path.write_text(json.dumps(render(parse_spec(MINIMAL)) | _held(secrets)))
     for command in (
-        ("lint", str(path), "--output", output),
-        ("adopt", str(path), "--output", output),
+        ("lint", str(path), *output),
+        ("adopt", str(path), *output),
         ("simulate", str(path), "--row", "{}"),
     ):
         refuse_secrets(said_by(*command, variables={}), secrets)
@@ -157,7 +157,7 @@ def dsn_holds(planted: tuple[str, str], folder: Path) -> None:
     spec = _spec_in(folder)
     escaped = {"encoded": quote(secret, safe=""), "conninfo": secret.replace("\\", "\\\\").replace("'", "\\'")}
     dsn = DSNS[form].format(escaped.get(form, secret))
-    url, nobody = f"http://me:{secret}@{NOBODY}", ("--connect-url", f"http://{NOBODY}", "--connect-patience", "0")
+    url, nobody = f"http://me:{secret}@{NOBODY}", ("--connect-url", f"http://{NOBODY}", "--connect-patience", "0s")
     inbox = ("--inbox-dsn", dsn)
     for command in (
         ("preflight", spec, "--dsn", dsn),
@@ -185,7 +185,7 @@ def dsn_holds(planted: tuple[str, str], folder: Path) -> None:
         refuse_secrets(said_by(*told, variables=variables), [secret])
     for login in (secret, f"me:{secret}"):
         variables = {"CDC_OUTBOX_CONNECT_URL": f"http://{NOBODY}", "CDC_OUTBOX_CONNECT_LOGIN": login}
-        refuse_secrets(said_by("status", "--connect-patience", "0", variables=variables), [secret])
+        refuse_secrets(said_by("status", "--connect-patience", "0s", variables=variables), [secret])
 
 
 def context_holds(planted: tuple[str, dict[str, Any]], folder: Path) -> None:
@@ -196,7 +196,7 @@ def context_holds(planted: tuple[str, dict[str, Any]], folder: Path) -> None:
     contexts.write_text(f'{{"contexts": {{"here": {content}}}}}')
     variables = {"CDC_OUTBOX_CONTEXTS": str(contexts), "SECRET": secret}
     url = () if "connect" in context else ("--connect-url", f"http://{NOBODY}")
-    patience = ("--context", "here", "--connect-patience", "0", *url)
+    patience = ("--context", "here", "--connect-patience", "0s", *url)
     dsn = () if context.keys() & {"dsn", "dsns"} else ("--dsn", f"postgresql://{NOBODY}/orders")
     for command in (
         ("status", *patience),
@@ -218,7 +218,7 @@ def kafka_settings_hold(planted: tuple[str, str], folder: Path) -> None:
     spec, brokers = _spec_in(folder), ("--bootstrap-servers", NOBODY, "--kafka-settings", str(settings))
     for command in (
         ("topics", "create", spec, "--dry-run"),
-        ("doctor", spec, "--connect-url", f"http://{NOBODY}", "--connect-patience", "0"),
+        ("doctor", spec, "--connect-url", f"http://{NOBODY}", "--connect-patience", "0s"),
         ("reset", spec, "--consumer", "x", "--all", "--dry-run"),
     ):
         said = said_by(*command, *brokers, variables={"CDC_OUTBOX_INBOX_DSN": f"postgresql://{NOBODY}/x"})
@@ -228,7 +228,9 @@ def kafka_settings_hold(planted: tuple[str, str], folder: Path) -> None:
 LAWS: Mapping[str, Law] = {
     "connect": Law(st.tuples(MANY, PLAIN, st.sampled_from(FAULTS)), connect_quotes),
     "spec": Law(st.tuples(SECRETS, st.sampled_from(sorted(HELD))), spec_shows),
-    "configuration": Law(st.tuples(MANY, st.sampled_from(["text", "json", "ci"])), configuration_holds),
+    "configuration": Law(
+        st.tuples(MANY, st.sampled_from([(), ("--output", "json"), ("--report", "ci")])), configuration_holds
+    ),
     "dsn": Law(
         st.tuples(SECRETS, st.sampled_from(sorted(DSNS))),
         dsn_holds,

@@ -113,7 +113,7 @@ class _LazyGroup(Group):
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         taking: click.Command = import_module("cdc_outbox.cli.context_option").take_contexts(command)
-        return name_variables(taking, cmd_name)
+        return name_variables(taking)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         # None of the commands is imported for it: a shell waits.
@@ -137,9 +137,12 @@ class _LazyGroup(Group):
 def cli() -> None:
     """Transactional outbox on Debezium: tables, connectors, consumers, and a stack to try them on.
 
-    Options can be given by the variables that their help shows. What was asked for goes to stdout, all else to
-    stderr; colour goes to terminals alone, and to none where NO_COLOR is set. Exit codes: 0 done, 1 failed, 2 wrong use
-    or a wrong spec, 3 differences found, 75 try again later, 130 interrupted (0 for what runs until Ctrl-C).
+    Options can be given by the variables that their help shows. A DURATION is a number with its unit, such as 500ms,
+    90s, 5m, 12h, 7d or 2w; a TIME is in ISO 8601, UTC if it has no offset, or a DURATION ago.
+
+    What was asked for goes to stdout, all else to stderr; colour goes to terminals alone, and to none where NO_COLOR is
+    set. Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130
+    interrupted (0 for what runs until Ctrl-C).
 
     \b
     Examples:

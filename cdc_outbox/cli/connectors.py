@@ -1,28 +1,15 @@
 """Connectors that are named on the command line: by their name, or by the spec that describes them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import filter as matching
 from pathlib import Path
 
-import click
-
-from cdc_outbox.cli.files import complete_file
+from cdc_outbox.cli.files import files_of
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.errors import ConnectorNotFoundError
 from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import did_you_mean
-
-names_argument = click.argument(
-    "connectors", nargs=-1, required=True, metavar="NAME|PATTERN|SPEC...", shell_complete=complete_file
-)
-timeout_option = click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="Seconds to wait until it is so.",
-)
 
 
 def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
@@ -35,7 +22,7 @@ def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
     """
     there = client.find_names()
     names: dict[str, None] = {}
-    for name in map(name_of, connectors):
+    for name in map(name_of, _each(connectors)):
         found = [name] if name in there else matching(there, name)
         if not found:
             refuse_unknown(name, there)
@@ -61,8 +48,17 @@ def name_of(connector: str) -> str:
 
 def specs_of(connectors: Sequence[str]) -> dict[str, Spec]:
     """Return the specs that are named, by their pipelines' names."""
-    specs = (read_spec(Path(connector)) for connector in connectors if is_spec(connector))
+    specs = (read_spec(Path(connector)) for connector in _each(connectors) if is_spec(connector))
     return {spec.name: spec for spec in specs}
+
+
+def _each(connectors: Iterable[str]) -> Iterator[str]:
+    """Yield connectors, and in place of a folder the specs in it; a connector may be called as a folder is here."""
+    for connector in connectors:
+        if "/" in connector and Path(connector).is_dir():
+            yield from map(str, files_of([Path(connector)]))
+        else:
+            yield connector
 
 
 def is_spec(connector: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
@@ -84,7 +85,7 @@ _MAX_PORT = 65_535
 
 
 @click.command(short_help="Run a consumer until SIGTERM or Ctrl-C.")
-@click.argument("target", metavar="MODULE:ATTRIBUTE")
+@consumer_argument
 @click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
 @click.option(
     "--log-format",

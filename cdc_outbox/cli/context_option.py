@@ -81,7 +81,7 @@ class DsnFileOption(click.Option):
             is_eager=True,
             expose_value=False,
             callback=self._note,
-            help=f"A file that holds the DSN of {of.opts[0]}.",
+            help="A file that holds the DSN, which other users of the machine see on a command line.",
         )
         self.of = of.name
 

@@ -94,11 +94,6 @@ class Context:
         found = self.content.get("inbox_dsn", self.content.get("dsn"))
         return None if found is None else Databases(default=found, resolve=self._resolve)
 
-    def inbox_dsn(self) -> str | None:
-        """Return the same for who needs it in any case."""
-        found = self.inbox_database()
-        return None if found is None else found.shared()
-
     def bootstrap_servers(self) -> str | None:
         """Return the brokers, ``None`` if nothing is said of them."""
         found: str | None = self.content.get("kafka", {}).get("bootstrap_servers")

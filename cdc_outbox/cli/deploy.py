@@ -11,15 +11,23 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import specs_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
+from cdc_outbox.cli.options import (
+    connect_url_option,
+    dry_run_option,
+    dsns_option,
+    json_option,
+    stable_option,
+    timeout_option,
+)
 from cdc_outbox.cli.outcome import PipelineOutcome, PipelineState, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.output import complain, say
 from cdc_outbox.cli.progress import Steps
-from cdc_outbox.cli.specs import read_specs, specs_argument
+from cdc_outbox.cli.specs import read_specs
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.deploy import Deployment, DeployOptions
@@ -118,17 +126,11 @@ def _lines(outcomes: list[PipelineOutcome]) -> list[str]:
 
 @click.command(short_help="Make a connector be what its spec says.")
 @specs_argument
-@dsns_option(required=True, note=", for a role that may create replication slots")
+@dsns_option(required=True, note="; its role must be allowed to create replication slots")
 @connect_url_option(required=True)
-@click.option("--dry-run", is_flag=True, help="Check everything, show what would change, change nothing; exit 3 if so.")
-@stable_seconds_option(10.0)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    help="Seconds that they may take to run at all.",
-)
+@dry_run_option
+@stable_option("10s")
+@timeout_option
 @click.option(
     "--earlier-events",
     type=click.Choice([way.value for way in EarlierEvents]),
@@ -159,7 +161,8 @@ def deploy_connector(
 
     Running it again changes nothing and says so. A connector counts as deployed when it and all its tasks are RUNNING
     and have stayed so; otherwise the task's trace is printed with what it means and what to do, the previous
-    configuration is put back, and those that are left are not tried.
+    configuration is put back, and those that are left are not tried. --dry-run checks all of it, and exits with 3 if
+    something would change.
 
     \b
     Examples:

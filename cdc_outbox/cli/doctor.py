@@ -9,16 +9,17 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument, specs_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.findings import FORMATS, output_option, strict_option, sum_up, tell
+from cdc_outbox.cli.files import files_of
+from cdc_outbox.cli.findings import FORMATS, output_options, strict_option, sum_up, tell
 from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
 from cdc_outbox.cli.options import connect_url_option, dsns_option, read_spec
 from cdc_outbox.cli.output import ExitCode, in_columns, say
 from cdc_outbox.cli.probe import DATABASE, probe
 from cdc_outbox.cli.progress import Steps
-from cdc_outbox.cli.specs import files_of, specs_argument
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.preflight import LOOKS, ask_connect
@@ -37,7 +38,7 @@ from cdc_outbox.spec import Spec
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; without it nothing is said about stored offsets")
 @broker_options(required=False)
-@output_option
+@output_options
 @strict_option
 def preflight(
     paths: tuple[Path, ...],
@@ -66,7 +67,7 @@ def preflight(
     \b
     Examples:
       cdc-outbox preflight connectors/orders.yaml
-      cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --output sarif > findings.sarif
+      cdc-outbox preflight connectors/orders.yaml connectors/billing.yaml --report sarif > findings.sarif
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait) if cluster else None
@@ -109,11 +110,11 @@ _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 
 
 @click.command(short_help="Diagnose a pipeline, from the table to the topics.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @dsns_option(required=False, note="; without it the database is not asked")
 @connect_url_option(required=False, note="; without it Connect is not asked")
 @broker_options(required=False)
-@output_option
+@output_options
 @strict_option
 def doctor(
     spec: Path,

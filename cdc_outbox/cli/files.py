@@ -1,11 +1,13 @@
 """Files as the commands read and write them."""
 
 import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
 
+from cdc_outbox.cli.contexts_file import CONTEXTS_FILE
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.text_files.document import MAX_BYTES
@@ -16,6 +18,25 @@ STDIN = "-"
 def complete_file(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Have the shell complete the names of files where an argument may be one, and is no path to click."""
     return [CompletionItem(incomplete, type="file")]
+
+
+def files_of(paths: Iterable[Path], *, suffixes: Sequence[str] = (".yaml", ".yml")) -> list[Path]:
+    """Return files in the order in which they are named, each once; a folder stands for those that end so, by name.
+
+    Raises:
+        ConfigError: A folder has none.
+    """
+    return list(dict.fromkeys(file for path in paths for file in _files(path, suffixes)))
+
+
+def _files(path: Path, suffixes: Sequence[str]) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.suffix in suffixes and file.name != CONTEXTS_FILE)
+    if not files:
+        ends = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+        raise ConfigError(f"{path} has no spec in it", hint=f"A spec's name ends in {ends}.")
+    return files
 
 
 def read_text_of(name: str) -> str | None:

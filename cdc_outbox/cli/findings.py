@@ -2,16 +2,20 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import click
 
+from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.redaction import safe_json, visible
+
+FC = TypeVar("FC", bound=Callable[..., Any])
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
@@ -71,9 +75,21 @@ FORMATS: Mapping[str, Callable[[Sequence[Finding]], str]] = {
 }
 
 
-output_option = click.option(
-    "--output", type=click.Choice(list(FORMATS)), default="text", show_default=True, help="What to print findings as."
-)
+def output_options(command: FC) -> FC:
+    """Add ``--output``, and ``--report`` for what reads findings of any tool; the command takes the format's name."""
+
+    @wraps(command)
+    def gathered(*, prints_json: bool, report: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+        return command(output=report or ("json" if prints_json else "text"), **others)
+
+    report = click.option(
+        "--report",
+        type=click.Choice(["sarif", "ci"]),
+        help="Print findings as SARIF for code scanning, or as annotations of a CI runner; in place of --output.",
+    )
+    return cast("FC", json_option()(report(gathered)))
+
+
 strict_option = click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
 
 

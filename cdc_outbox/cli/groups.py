@@ -1,7 +1,5 @@
 """Commands that have commands, and the variable that each option is too."""
 
-from collections.abc import Mapping
-
 import click
 
 from cdc_outbox.text_files.document import did_you_mean
@@ -34,6 +32,7 @@ _CONFIRMS = frozenset(
         "all",
         "force",
         "new-incarnation",
+        "offsets-only",
         "purge",
         "replace",
         "revoke",
@@ -42,36 +41,26 @@ _CONFIRMS = frozenset(
         "yes",
     }
 )
-"""Options that confirm or widen what one call destroys: a variable would confirm it for every later command as well."""
-_DIFFERS = frozenset({"aggregate", "connector", "database", "from", "limit", "offsets", "set", "to", "topic", "type"})
-"""Options that mean one thing in one command and another thing in the next, so that no value is right for both."""
-_DIFFERS_IN: Mapping[tuple[str, ...], frozenset[str]] = {
-    ("init",): frozenset({"consumer", "migrator", "pruner", "writer"}),  # roles; elsewhere a consumer is a group
-}
+"""Options that confirm or choose what one call destroys: a variable would do so for every later command as well."""
 
 
-def name_variables(command: click.Command, *path: str) -> click.Command:
-    """Give a command's options, and those of the commands inside it, their variables, and show them in the help.
-
-    Args:
-        path: What is typed to get there, such as ``parked list``.
-    """
+def name_variables(command: click.Command) -> click.Command:
+    """Give a command's options, and those of the commands inside it, their variables, and show them in the help."""
     for option in command.params:
         if isinstance(option, click.Option):
-            variables = variables_of(option, *path)
+            variables = variables_of(option)
             option.envvar = variables[0] if len(variables) == 1 else variables or None
             option.show_envvar = bool(variables)
     if isinstance(command, click.Group):
-        for name, each in command.commands.items():
-            name_variables(each, *path, name)
+        for each in command.commands.values():
+            name_variables(each)
     return command
 
 
-def variables_of(option: click.Option, *path: str) -> list[str]:
+def variables_of(option: click.Option) -> list[str]:
     """Return the variables of an option: one for each of its long names, the longest first, which says most.
 
-    None for an option that confirms, or that means something else in another command.
+    None for an option that confirms.
     """
     names = sorted({name[2:] for name in option.opts if name.startswith("--")}, key=len, reverse=True)
-    without = _CONFIRMS | _DIFFERS | _DIFFERS_IN.get(path, frozenset())
-    return [f"{PREFIX}_{name.replace('-', '_').upper()}" for name in names if name not in without]
+    return [f"{PREFIX}_{name.replace('-', '_').upper()}" for name in names if name not in _CONFIRMS]

@@ -14,9 +14,9 @@ VARIABLE = "_CDC_OUTBOX_COMPLETE"
 
 
 @click.command(short_help="Print what makes a shell complete this command.")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")
 def completion(shell: str) -> None:
-    """Print a script for SHELL that completes commands, options, files and the names of contexts.
+    """Print a script for a shell that completes commands, options, files and the names of contexts.
 
     \b
     Examples:
@@ -36,8 +36,10 @@ def _known_codes(_context: click.Context, _argument: click.Parameter, incomplete
 
 
 @click.command(short_help="Tell what a finding's code means.")
-@click.argument("code", required=False, shell_complete=_known_codes)
-@click.option("--all", "everything", is_flag=True, help="Print every code, as a page of Markdown.")
+@click.argument(
+    "code", metavar="[CODE]", required=False, shell_complete=_known_codes, help="The code of a finding, such as CC302."
+)
+@click.option("--all", "everything", is_flag=True, help="All of them: every code, as a page of Markdown.")
 def explain(code: str | None, *, everything: bool) -> None:
     """Tell what happens where CODE is found, what was observed, and what to do.
 

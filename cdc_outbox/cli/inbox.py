@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from cdc_outbox.cli.context_option import ContextValue
-from cdc_outbox.cli.contexts import Context
+from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.database import connected, database_name, dialect_of
 from cdc_outbox.cli.options import DatabasesType
 from cdc_outbox.consumer.inbox_tables import InboxTable
@@ -26,15 +26,26 @@ _IDLE_SECONDS = 60.0
 INBOX_DSN_VARIABLE = "CDC_OUTBOX_INBOX_DSN"
 """Where the inbox's database stands, for who has the outbox's in ``CDC_OUTBOX_DSN``."""
 
-consumer_option = click.option(
-    "--consumer", required=True, metavar="NAME", help="The consumer's name, which is its group's."
-)
 inbox_schema_option = click.option(
     "--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database."
 )
 
 
-def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
+def consumer_option(*, required: bool = True, note: str = "") -> Callable[[FC], FC]:
+    """Return the option ``--consumer``: under this name it is known to its group and to the inbox."""
+    return click.option(
+        "--consumer", metavar="NAME", required=required, help=f"The consumer's name, which is its group's{note}."
+    )
+
+
+def note_option(*, required: bool) -> Callable[[FC], FC]:
+    """Return the option ``--note``."""
+    return click.option(
+        "--note", required=required, help="The reason, for later; it is kept with the hole in the sequence."
+    )
+
+
+def inbox_dsn_option(note: str = "") -> Callable[[FC], FC]:
     """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
     return click.option(
         "--inbox-dsn",
@@ -44,7 +55,7 @@ def inbox_dsn_option(help_text: str) -> Callable[[FC], FC]:
         address="inbox_database",
         type=DatabasesType(),
         show_default="--dsn",
-        help=help_text,
+        help=f"The inbox's database{note}.",
     )
 
 
@@ -53,8 +64,9 @@ _dsn_option = click.option(
     "--inbox-dsn",
     "dsn",
     cls=ContextValue,
-    entry=Context.inbox_dsn,
+    entry=Context.inbox_database,
     address="inbox_database",
+    type=DatabasesType(),
     required=True,
     help="The inbox's database: postgresql://user:password@host/name or what else libpq takes, mysql://… or "
     "mariadb://… likewise, or sqlite:///path.",
@@ -126,22 +138,20 @@ def inbox_options(command: FC) -> FC:
     """Add the options with which a command is told of an inbox; it takes them as one ``place``."""
 
     @wraps(command)
-    def gathered(*, dsn: str, inbox_schema: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
-        return command(place=InboxPlace(dsn, inbox_schema), **others)
+    def gathered(*, dsn: Databases, inbox_schema: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+        return command(place=InboxPlace(dsn.shared() or "", inbox_schema), **others)
 
     return cast("FC", _dsn_option(inbox_schema_option(gathered)))
 
 
-def read_aggregate(text: str) -> tuple[str, str]:
-    """Read ``TYPE/ID``; the id may hold what it likes."""
-    aggregate_type, slash, aggregate_id = text.partition("/")
-    if not (aggregate_type and slash and aggregate_id):
-        raise click.BadParameter(f"{text!r} is not TYPE/ID, such as order/42.")
-    return aggregate_type, aggregate_id
+class AggregateName(click.ParamType[tuple[str, str]]):
+    """``TYPE/ID``; the id may hold what it likes."""
 
+    name = "aggregate"
 
-def split_aggregate(
-    _context: click.Context, _option: click.Parameter, value: str | None
-) -> tuple[str, str] | tuple[None, None]:
-    """Read the option, if it is given."""
-    return (None, None) if value is None else read_aggregate(value)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:  # noqa: ANN401 - click's
+        """Return the type and the id."""
+        aggregate_type, slash, aggregate_id = value.partition("/")
+        if not (aggregate_type and slash and aggregate_id):
+            self.fail(f"{value!r} is not TYPE/ID, such as order/42.", param, ctx)
+        return aggregate_type, aggregate_id

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
+from cdc_outbox.cli.arguments import optional_spec_argument
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.findings import as_json
@@ -48,14 +49,15 @@ from cdc_outbox.writer.incarnation import begin_incarnation, read_source
 
 def _role_option(name: str, default: str) -> Callable[[Any], Any]:
     return click.option(
-        f"--{name}",
+        f"--{name}-role",
+        name,
         metavar="ROLE",
         help=f"The {name}'s role: --grants makes it ({default}), --check looks if it is given.",
     )
 
 
 @click.command(short_help="Create, upgrade or check the outbox's or the inbox's tables.")
-@click.argument("spec", type=click.Path(path_type=Path), required=False)
+@optional_spec_argument
 @click.option("--inbox", is_flag=True, help="Create the inbox of a consuming service.")
 @inbox_schema_option
 @click.option("--sql", is_flag=True, help="Print the statements instead of running them; no database is asked.")
@@ -65,15 +67,17 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @click.option(
     "--shared-publication", is_flag=True, help="Add the outbox to a publication that has another outbox already."
 )
-@click.option("--from", "before", metavar="SOURCE", help="The source that ends, for --new-incarnation: orders.1.")
-@click.option("--to", "after", metavar="SOURCE", help="The source that begins, if not the next one.")
+@click.option(
+    "--from-source", "before", metavar="SOURCE", help="The source that ends, for --new-incarnation, such as orders.1."
+)
+@click.option("--to-source", "after", metavar="SOURCE", help="The source that begins, if not the next one.")
 @_role_option("writer", "NAME_writer")
 @_role_option("consumer", "NAME_consumer")
 @_role_option("connector", "the spec's database.user")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
 @dsns_option(required=False, note="; its role owns what is created")
-@inbox_dsn_option("The database of --inbox where there is no SPEC.")
+@inbox_dsn_option("; of --inbox where there is no SPEC")
 @connect_url_option(required=False, note="; --new-incarnation compares its offset with the slot")
 @json_option()
 def init(
@@ -106,9 +110,9 @@ def init(
     A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
     a failover that lost commits, after the table was made again. Consumers would take what is written next for events
     that they have had, or stop at a conflict. With a new source sequences start again at 1, and consumers can tell.
-    Where a later incarnation was in use before the restore, name one after it with --to. The connector must be stopped
-    meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in order, and
-    refuses while the slot is read or the two disagree.
+    Where a later incarnation was in use before the restore, name one after it with --to-source. The connector must be
+    stopped meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in
+    order, and refuses while the slot is read or the two disagree.
 
     \b
     Examples:
@@ -116,13 +120,15 @@ def init(
       cdc-outbox init --inbox --dsn postgresql://postgres@localhost/shipping
       cdc-outbox init connectors/orders.yaml --sql > migrations/0007_outbox.sql
       cdc-outbox init connectors/orders.yaml --grants | psql orders
-      cdc-outbox init connectors/orders.yaml --check --writer orders_writer
-      cdc-outbox init connectors/orders.yaml --new-incarnation --from orders.1
+      cdc-outbox init connectors/orders.yaml --check --writer-role orders_writer
+      cdc-outbox init connectors/orders.yaml --new-incarnation --from-source orders.1
     """
     if (sql or grants) + check + new_incarnation > 1:
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
     if (before or after or new_incarnation) and not (new_incarnation and spec):
-        raise click.UsageError("a new incarnation takes a SPEC, --new-incarnation and --from, and perhaps --to")
+        raise click.UsageError(
+            "a new incarnation takes a SPEC, --new-incarnation and --from-source, and perhaps --to-source"
+        )
     _refuse_unclear(has_spec=spec is not None, inbox=inbox, inbox_schema=inbox_schema)
     pipeline = read_spec(spec) if spec is not None else None
     # To print what a spec says takes no secret.
@@ -152,7 +158,7 @@ def init(
 def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
     """Refuse an incarnation that names no source to end, and name that of the table."""
     source = read_source(spec.outbox, catalog)
-    now = f"; the table's source is {source}: --from {source}" if source else ""
+    now = f"; the table's source is {source}: --from-source {source}" if source else ""
     raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
 
 
@@ -232,7 +238,9 @@ def _check(wanted: Wanted, connection: AnyConnection, driver: TransactionDriver,
             checked.append(f"publication {wanted.spec.database.publication}")
         say(f"as init makes {'them' if checked[1:] else 'it'}: {', '.join(checked)}", err=True)
     if not roles and wanted.dialect is not Dialect.SQLITE:
-        names = [f"--{kind} {wanted.known_name(kind) or 'ROLE'}" for kind in PARTIES if wanted.role(kind, named=False)]
+        names = [
+            f"--{kind}-role {wanted.known_name(kind) or 'ROLE'}" for kind in PARTIES if wanted.role(kind, named=False)
+        ]
         say(f"roles are checked only if they are named: {' '.join(names)}", err=True)
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 

@@ -8,12 +8,20 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.connectors import is_spec, names_argument, names_of, refuse_unknown, timeout_option
+from cdc_outbox.cli.arguments import connector_argument, connectors_argument
+from cdc_outbox.cli.connectors import is_spec, names_of, refuse_unknown
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import find_hole
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec, stable_seconds_option
+from cdc_outbox.cli.options import (
+    connect_url_option,
+    dsns_option,
+    json_option,
+    read_spec,
+    stable_option,
+    timeout_option,
+    yes_option,
+)
 from cdc_outbox.cli.outcome import PipelineState, error_content
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.progress import Steps
@@ -30,11 +38,11 @@ from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsErro
 from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
-stable_option = stable_seconds_option(2.0)
+short_stable_option = stable_option("2s")
 
 
 @click.command(short_help="Let connectors read nothing for a while.")
-@names_argument
+@connectors_argument
 @connect_url_option(required=True)
 @timeout_option
 @json_option()
@@ -52,7 +60,7 @@ def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prin
 
 
 @click.command(short_help="Let connectors give up their tasks and their slot.")
-@names_argument
+@connectors_argument
 @connect_url_option(required=True)
 @timeout_option
 @json_option()
@@ -70,11 +78,11 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, print
 
 
 @click.command(short_help="Let connectors run again that were paused or stopped.")
-@names_argument
+@connectors_argument
 @connect_url_option(required=True)
 @dsns_option(required=False, note="; without it, slot and offset are not compared")
 @timeout_option
-@stable_option
+@short_stable_option
 @json_option()
 def resume(
     connectors: tuple[str, ...],
@@ -115,11 +123,11 @@ def resume(
 
 
 @click.command(short_help="Restart connectors and their tasks.")
-@names_argument
+@connectors_argument
 @connect_url_option(required=True)
 @click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")
 @timeout_option
-@stable_option
+@short_stable_option
 @json_option()
 def restart(
     connectors: tuple[str, ...],
@@ -193,11 +201,11 @@ def _slot(name: str, client: ConnectClient) -> str | None:
 
 
 @click.command(short_help="Delete a connector, and say what stays of it.")
-@click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
-@dsns_option(required=False, note="; --purge needs it, for a role that may drop the slot")
+@connector_argument
+@dsns_option(required=False, note="; --purge needs it, and a role that may drop the slot")
 @connect_url_option(required=True)
 @click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
-@click.option("--yes", is_flag=True, help="Purge also if the slot holds events that were not published.")
+@yes_option
 @timeout_option
 @json_option()
 def delete(

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import click
 
-from cdc_outbox.cli.files import STDIN, complete_file, read_text_of, write_new
-from cdc_outbox.cli.findings import FORMATS, output_option, strict_option, tell
-from cdc_outbox.cli.options import aggregate_option, connect_url_option, new_file_option
+from cdc_outbox.cli.files import STDIN, complete_file, files_of, read_text_of, write_new
+from cdc_outbox.cli.findings import FORMATS, output_options, strict_option, tell
+from cdc_outbox.cli.options import aggregate_type_option, connect_url_option, debezium_option, new_file_option
 from cdc_outbox.cli.output import ExitCode, say
-from cdc_outbox.cli.specs import files_of
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.debezium.adopt import Adopted, adopt
@@ -24,31 +23,21 @@ from cdc_outbox.text_files.document import Document
 _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 
 
-def _version(_context: click.Context, _option: click.Parameter, value: str) -> Version:
-    parts = value.split(".")
-    if not 2 <= len(parts) <= 4 or not all(part.isdecimal() and len(part) < 4 for part in parts[:2]):
-        raise click.BadParameter("a version looks like 3.6")
-    return tuple(int(part) for part in parts[:2])
-
-
-debezium_option = click.option(
-    "--debezium",
-    "version",
-    default=".".join(map(str, NEWEST)),
-    show_default=True,
-    callback=_version,
-    help="The version of Debezium that runs the connectors.",
-)
-
-
 @click.command(short_help="Find what is wrong with specs and connector configurations.")
-@click.argument("files", nargs=-1, required=True, shell_complete=complete_file)
-@output_option
+@click.argument(
+    "files",
+    nargs=-1,
+    required=True,
+    metavar="SPEC|CONFIG...",
+    shell_complete=complete_file,
+    help="Files that describe pipelines or configure connectors, and folders of them; - is standard input.",
+)
+@output_options
 @click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
 @strict_option
 @debezium_option
-def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, version: Version) -> int:
-    """Find what is wrong with FILES, without a database and without Kafka Connect; - reads standard input.
+def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, debezium: str | None) -> int:
+    """Find what is wrong with specs and configurations, without a database and without Kafka Connect.
 
     A file is a spec of ours (YAML), or what Connect runs today, written by any tool: a flat configuration as JSON or
     properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi,
@@ -67,10 +56,11 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
     \b
     Examples:
       cdc-outbox lint connectors/*.yaml
-      cdc-outbox lint register-postgres.json --output sarif > findings.sarif
+      cdc-outbox lint register-postgres.json --report sarif > findings.sarif
       cdc-outbox lint register-postgres.json --fix
       curl -s localhost:8083/connectors?expand=info | cdc-outbox lint -
     """
+    version = line_of(debezium)
     configs: list[Config] = []
     findings: list[Finding] = []
     if mends and STDIN in files:
@@ -83,6 +73,11 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, vers
         findings += refused
     findings += lint_all(configs)
     return tell(findings, output=output, strict=strict)
+
+
+def line_of(release: str | None) -> Version:
+    """Return the two numbers of a release's line, of the newest without one."""
+    return NEWEST if release is None else tuple(map(int, release.split(".")[:2]))
 
 
 def _names(files: Iterable[str]) -> Iterator[str]:
@@ -122,17 +117,23 @@ def _mend(name: str, version: Version) -> None:
 
 
 @click.command("adopt", short_help="Write the spec of a connector that was configured by hand.")
-@click.argument("config", required=False, shell_complete=complete_file)
+@click.argument(
+    "config",
+    required=False,
+    metavar="[CONFIG]",
+    shell_complete=complete_file,
+    help="A file that configures a connector; - is standard input.",
+)
 @click.option(
     "--connector", metavar="NAME", help="The connector of this name: in CONFIG, or in Kafka Connect without it."
 )
 @connect_url_option(required=False, note="; for a connector that is there")
-@aggregate_option(
-    "An aggregate type that is written; repeatable. Numbered gapless, increasing or none; by default none, unless the "
-    "table looks like one of `init`. Without it the spec has one, called like the connector."
+@aggregate_type_option(
+    "By default none, unless the table looks like one of `init`. Without it there is one type, called like the "
+    "connector."
 )
 @new_file_option
-@output_option
+@output_options
 @debezium_option
 def adopt_connector(
     config: str | None,
@@ -142,7 +143,7 @@ def adopt_connector(
     aggregates: dict[str, SequenceMode | None],
     new_file: Path | None,
     output: str,
-    version: Version,
+    debezium: str | None,
 ) -> int:
     """Write the spec that becomes the configuration in CONFIG by meaning, or that of a connector that is there.
 
@@ -156,10 +157,10 @@ def adopt_connector(
 
     \b
     Examples:
-      cdc-outbox adopt register-orders.json --aggregate customer --file connectors/orders.yaml
+      cdc-outbox adopt register-orders.json --aggregate-type customer --file connectors/orders.yaml
       cdc-outbox adopt --connector orders-outbox --connect-url http://localhost:8083
     """
-    found, findings = _find(config, connector, cluster, version)
+    found, findings = _find(config, connector, cluster, line_of(debezium))
     if found is not None:
         name = "standard input" if config == STDIN else Path(config or "").name
         made_from = visible(name) if config else f"the connector {visible(found.name)} in Kafka Connect"

@@ -9,13 +9,19 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.connectors import one_name_of, timeout_option
+from cdc_outbox.cli.arguments import connector_argument
+from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.lifecycle import stable_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
+from cdc_outbox.cli.options import (
+    connect_url_option,
+    dsns_option,
+    json_option,
+    stable_option,
+    timeout_option,
+    yes_option,
+)
 from cdc_outbox.cli.output import document, in_columns, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
@@ -38,8 +44,7 @@ from cdc_outbox.redaction import visible
 
 _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
 
-_connector = click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
-_yes = click.option("--yes", is_flag=True, help="Also if events are never published then.")
+_stable_option = stable_option("2s")
 
 
 @click.group(cls=Group, short_help="Show or change where a connector goes on.")
@@ -52,13 +57,13 @@ def offsets() -> None:
     \b
     Examples:
       cdc-outbox offsets show orders
-      cdc-outbox offsets set orders --to 0/1A2B3C4
+      cdc-outbox offsets set orders --to-offset 0/1A2B3C4
       cdc-outbox offsets reset orders --yes
     """
 
 
 @offsets.command(short_help="Show where a connector goes on.")
-@_connector
+@connector_argument
 @dsns_option(required=False, note="; without it nothing is said of the slot")
 @connect_url_option(required=True)
 @json_option()
@@ -82,19 +87,19 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
 
 
 @offsets.command(name="set", short_help="Let a connector go on elsewhere.")
-@_connector
+@connector_argument
 @click.option(
-    "--to",
+    "--to-offset",
     "target",
     required=True,
-    metavar="PLACE",
+    metavar="OFFSET",
     help="An LSN such as 0/1A2B3C4, on MySQL FILE:OFFSET, or the offset as a JSON object.",
 )
 @dsns_option(required=False, note="; PostgreSQL's slot is asked there, and has to be")
 @connect_url_option(required=True)
-@_yes
+@yes_option
 @timeout_option
-@stable_option
+@_stable_option
 @json_option()
 def set_offset(
     connector: str,
@@ -110,12 +115,12 @@ def set_offset(
     """Let a connector go on at a place in the log: an earlier one repeats events, a later one leaves them out.
 
     On PostgreSQL nothing comes from before what the slot has confirmed; a place there is refused. The offset that was
-    stored before is printed, as what --to takes.
+    stored before is printed, as what --to-offset takes.
 
     \b
     Examples:
-      cdc-outbox offsets set orders --to 0/1A2B3C4
-      cdc-outbox offsets set connectors/orders.yaml --to 0/1A2B3C4 --yes
+      cdc-outbox offsets set orders --to-offset 0/1A2B3C4
+      cdc-outbox offsets set connectors/orders.yaml --to-offset 0/1A2B3C4 --yes
     """
 
     def judge(standing: ConnectorPosition) -> OffsetChange:
@@ -134,12 +139,12 @@ def set_offset(
 
 
 @offsets.command(short_help="Forget where a connector was.")
-@_connector
+@connector_argument
 @dsns_option(required=False, note="; what stays of events depends on the slot there")
 @connect_url_option(required=True)
-@_yes
+@yes_option
 @timeout_option
-@stable_option
+@_stable_option
 @json_option()
 def reset(
     connector: str,

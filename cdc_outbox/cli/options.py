@@ -1,10 +1,9 @@
-"""Options that several commands share, and spans of time as they take them."""
+"""Options that several commands share."""
 
 import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from click.core import ParameterSource
 from cdc_outbox.cli.context_option import ClusterOption, ContextValue, said_of_cluster
 from cdc_outbox.cli.contexts import Context, Databases
 from cdc_outbox.cli.output import ONE_WORD
+from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.event import SequenceMode
@@ -75,7 +75,7 @@ def dsns_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     )
 
 
-def json_option(json: str = "one JSON document") -> Callable[[FC], FC]:
+def json_option(note: str = "") -> Callable[[FC], FC]:
     """Return the option ``--output`` of a command that prints text or JSON, as its parameter ``prints_json``.
 
     With JSON, what the command says beside the document goes to stderr.
@@ -87,7 +87,31 @@ def json_option(json: str = "one JSON document") -> Callable[[FC], FC]:
         callback=lambda _context, _option, value: value == "json",
         default="text",
         show_default=True,
-        help=f"Print text, or {json}.",
+        help=f"Print text, or JSON for programs{note}.",
+    )
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask, and do it.")
+timeout_option = click.option(
+    "--timeout",
+    metavar="DURATION",
+    type=Duration(is_open=True),
+    default="60s",
+    show_default=True,
+    help="How long to wait for a connector and its tasks.",
+)
+
+
+def limit_option(default: int | None = None) -> Callable[[FC], FC]:
+    """Return the option ``--limit``."""
+    return click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=1),
+        default=default,
+        show_default=default is not None,
+        help="No more events than so many.",
     )
 
 
@@ -129,9 +153,9 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
         patience = click.option(
             "--connect-patience",
             cls=ClusterOption,
-            metavar="SECONDS",
-            type=click.FloatRange(min=0),
-            help="How long a request is repeated that no worker takes, or that fails for now. Default: 30; 0 for "
+            metavar="DURATION",
+            type=Duration(),
+            help="How long a request is repeated that no worker takes, or that fails for now. Default: 30s; 0s for "
             "`status` and `doctor` where no worker or no broker answers.",
         )
         return url(login_file(patience(command)))
@@ -139,25 +163,50 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
     return add
 
 
-def stable_seconds_option(default: float) -> Callable[[FC], FC]:
-    """Return the option ``--stable-seconds``.
+def stable_option(default: str) -> Callable[[FC], FC]:
+    """Return the option ``--stable-for``, whose parameter has seconds.
 
     Args:
         default: Longer for a configuration that never ran, whose task may fail seconds after it began to run.
     """
     return click.option(
-        "--stable-seconds",
-        type=click.FloatRange(min=0),
+        "--stable-for",
+        "stable_seconds",
+        metavar="DURATION",
+        type=Duration(),
         default=default,
         show_default=True,
         help="How long connector and tasks must run on before that counts.",
     )
 
 
-def aggregate_option(help_text: str) -> Callable[[FC], FC]:
-    """Return the option ``--aggregate``: type → how it is numbered, ``None`` where nothing is said of that."""
+class _DebeziumType(click.ParamType[str]):
+    name = "version"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401 - click's
+        """Return a line or a release of Debezium as it is written."""
+        if not re.fullmatch(r"\d{1,3}\.\d{1,3}(\.\d+(\.\w+)?)?", value):
+            self.fail(f"{value!r} is not a version such as 3.6, or in full 3.6.1.Final.", param, ctx)
+        return str(value)
+
+
+debezium_option = click.option(
+    "--debezium",
+    metavar="VERSION",
+    type=_DebeziumType(),
+    help="The version of Debezium that runs the connector, such as 3.6 or 3.6.1.Final. Default: the newest known.",
+)
+
+
+def aggregate_type_option(note: str) -> Callable[[FC], FC]:
+    """Return the option ``--aggregate-type``: type → how it is numbered, ``None`` where nothing is said of that."""
     return click.option(
-        "--aggregate", "aggregates", multiple=True, callback=_aggregates, metavar="TYPE[:MODE]", help=help_text
+        "--aggregate-type",
+        "aggregates",
+        multiple=True,
+        callback=_aggregates,
+        metavar="TYPE[:MODE]",
+        help=f"An aggregate type that is written, numbered gapless, increasing or none; repeatable. {note}",
     )
 
 
@@ -199,26 +248,3 @@ def _spec_called(path: Path) -> str:
     near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))
     found = next(filter(Path.is_file, near), None)
     return f"Did you mean {str(found)!r}?" if found else "A spec is a file, which `cdc-outbox new` writes."
-
-
-_SPAN = re.compile(r"([0-9]{1,6})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def seconds(text: str) -> float:
-    """Read a number with its unit."""
-    parts = _SPAN.fullmatch(text)
-    if parts is None:
-        raise click.BadParameter(f"{text!r} is not a number with one of the units s, m, h, d and w, such as 7d.")
-    return float(parts[1]) * _SECONDS[parts[2]]
-
-
-def moment(text: str) -> datetime:
-    """Read a time in ISO 8601, where one without an offset is UTC, or a span such as ``1h``, which is so long ago."""
-    try:
-        if _SPAN.fullmatch(text):
-            return datetime.now(UTC) - timedelta(seconds=seconds(text))
-        read = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise click.BadParameter(f"{text!r} is no time such as 2026-03-01T14:30:00Z, or 1h for an hour ago.") from None
-    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)

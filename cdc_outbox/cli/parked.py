@@ -12,8 +12,8 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, split_aggregate
-from cdc_outbox.cli.options import json_option, new_file_option
+from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options, note_option
+from cdc_outbox.cli.options import json_option, limit_option, new_file_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.parked_rows import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.parked_events import Reason, State
@@ -25,6 +25,7 @@ from cdc_outbox.redaction import counted, safe_json, visible
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
+_NUMBER = "The number that `parked list` shows."
 _SHOWN = 50
 """Lines that a screen or two have."""
 _GAPS_SHOWN = 5
@@ -32,7 +33,7 @@ _GAPS_SHOWN = 5
 
 
 def _of_a_consumer(command: FC) -> FC:
-    return inbox_options(consumer_option(command))
+    return inbox_options(consumer_option()(command))
 
 
 def _filters(command: FC) -> FC:
@@ -43,14 +44,14 @@ def _filters(command: FC) -> FC:
         *,
         state: str | None,
         reason: str | None,
-        aggregate: tuple[str | None, str | None],
+        aggregate: tuple[str, str] | None,
         **others: Any,  # noqa: ANN401 - a command's own
     ) -> Any:  # noqa: ANN401
         wanted = ParkFilter(
             state=State(state) if state else None,
             reason=Reason(reason) if reason else None,
-            aggregate_type=aggregate[0],
-            aggregate_id=aggregate[1],
+            aggregate_type=aggregate[0] if aggregate else None,
+            aggregate_id=aggregate[1] if aggregate else None,
         )
         return command(wanted=wanted, **others)
 
@@ -59,7 +60,7 @@ def _filters(command: FC) -> FC:
             "--state", type=click.Choice(list(map(str, State))), help="Only those that wait, or that are dead."
         ),
         click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only those parked for this reason."),
-        click.option("--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only those of this aggregate."),
+        click.option("--aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate."),
     )
     filtered: Any = gathered
     for option in reversed(options):
@@ -79,7 +80,7 @@ def parked_events() -> None:
     """Decide about the events that a consumer set aside.
 
     An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
-    applied. What waits goes on by itself; what is dead waits for you. PARKED_ID is the number that `parked list` shows.
+    applied. What waits goes on by itself; what is dead waits for you.
 
     DSN is the consuming service's database, for a role that may do what the consumer's may. Nothing is applied here:
     the consumer that owns the partition does that, a second later if it runs.
@@ -96,13 +97,9 @@ def parked_events() -> None:
 
 @parked_events.command(name="list", short_help="List parked events.")
 @inbox_options
-@click.option(
-    "--consumer", metavar="NAME", help="The consumer's name, which is its group's; without, all of the inbox."
-)
+@consumer_option(required=False, note="; without it, all of the inbox")
 @_filters
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=_SHOWN, show_default=True, help="Show no more than so many."
-)
+@limit_option(_SHOWN)
 @json_option()
 def list_parked(
     *,
@@ -169,7 +166,7 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
 
 
 @parked_events.command(short_help="Show one parked event.")
-@click.argument("number", metavar="PARKED_ID", type=int)
+@click.argument("number", metavar="PARKED_ID", type=int, help=_NUMBER)
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
 @json_option()
@@ -199,8 +196,8 @@ def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints
 
 
 @parked_events.command(short_help="Have parked events tried again.")
-@click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1)
-@click.option("--all", "is_all", is_flag=True, help="All that the filters leave, instead of ids.")
+@click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1, help=_NUMBER)
+@click.option("--all", "is_all", is_flag=True, help="All of them: what the filters leave, instead of ids.")
 @_of_a_consumer
 @_filters
 @click.option(
@@ -271,9 +268,9 @@ _LEFT = {
 
 
 @parked_events.command(short_help="Give parked events up.")
-@click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True)
+@click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True, help=_NUMBER)
 @_of_a_consumer
-@click.option("--note", required=True, help="The reason, for later; it is kept with the hole in the sequence.")
+@note_option(required=True)
 @json_option()
 def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.

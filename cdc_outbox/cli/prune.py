@@ -9,13 +9,15 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.heartbeats import heartbeat_findings
-from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, read_spec, seconds
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.options import connect_url_option, dry_run_option, dsns_option, json_option, limit_option, read_spec
 from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.consumer.topic_reader import TopicReader
@@ -45,29 +47,31 @@ _NOT_READ = "OP406"
 
 
 @click.command(short_help="Delete the events that are proven delivered.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; needed for MariaDB and MySQL")
 @broker_options(required=False)
 @click.option("--without-topics", is_flag=True, help="Do not compare events with the topics: rely on the position.")
-@click.option("--consumer", help="Count events that this consumer has applied as published.")
-@inbox_dsn_option("The database of the consumer's inbox.")
+@consumer_option(required=False, note="; events that it has applied count as published")
+@inbox_dsn_option()
 @inbox_schema_option
-@click.option("--dry-run", is_flag=True, help="Count what would go, and write nothing. Waits as a run does.")
+@dry_run_option
 @click.option(
     "--keep",
-    type=seconds,
-    metavar="7d",
-    help="Leave events younger than this (s, m, h, d, w), by created_at; 0s leaves none.",
+    type=Duration(),
+    metavar="DURATION",
+    help="Leave events younger than this, by created_at; 0s leaves none.",
 )
 @click.option("--archive", metavar="TABLE", help="Move the rows to this table; it is made if it does not exist.")
 @click.option("--batch", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows a transaction.")
-@click.option("--limit", type=click.IntRange(min=1), help="Delete no more than so many.")
-@click.option("--max-seconds", type=click.FloatRange(min=0), help="Begin no batch later than this.")
+@limit_option()
+@click.option(
+    "--stop-after", "max_seconds", metavar="DURATION", type=Duration(), help="Begin no batch later than this."
+)
 @click.option(
     "--wait",
-    type=seconds,
-    metavar="90s",
+    type=Duration(),
+    metavar="DURATION",
     default="90s",
     show_default=True,
     help="How long to wait for the delivery to pass this run's mark; on an idle database that takes a heartbeat and "
@@ -99,7 +103,8 @@ def prune(
     An event goes when the slot that the spec names has confirmed everything that was committed when a mark was taken,
     the event was, and it is in its topic, or the --consumer has applied it. On MariaDB and MySQL the connector's stored
     offset takes the slot's part. Age alone proves nothing; --keep leaves events although they were delivered, and
-    without it the command asks. What is deleted cannot be published again. The numbers of aggregates stay.
+    without it the command asks. --dry-run waits as a run does. What is deleted cannot be published again. The numbers
+    of aggregates stay.
 
     DSN is the outbox's database as this machine reaches it, for a role that may select from the outbox and delete
     from it, and may write the table of marks beside it; on MariaDB and MySQL, where it is mysql://…, for one that may

@@ -9,11 +9,13 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import optional_spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_options
-from cdc_outbox.cli.options import json_option, read_spec
+from cdc_outbox.cli.options import dry_run_option, json_option, read_spec
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.consumer.limits import refuse_short_horizon
+from cdc_outbox.cli.times import Duration
+from cdc_outbox.consumer.limits import DAY_SECONDS, refuse_short_horizon
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
@@ -24,31 +26,37 @@ from cdc_outbox.spec import Spec
 _LOG = logging.getLogger("cdc_outbox.cli.librdkafka")
 _LOG.addHandler(logging.NullHandler())  # what matters of it is in the error
 _LOG.propagate = False
-_MOST_DAYS = 10_000
 _NAMED = 5
 """Topics that an error lists."""
 
 
 @click.command(name="purge-inbox", short_help="Forget the ids that an inbox need not know any more.")
-@click.argument("spec", type=click.Path(path_type=Path), required=False)
+@optional_spec_argument
 @inbox_options
 @click.option(
-    "--horizon-days",
-    type=click.FloatRange(min=0, min_open=True, max=_MOST_DAYS),
+    "--horizon",
+    "horizon_seconds",
+    type=Duration(most="10000d", is_open=True),
     required=True,
-    metavar="DAYS",
+    metavar="DURATION",
     help="Forget ids older than this; longer than any event can still be read again.",
 )
 @broker_options(required=False)
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic that is read, beside those of SPEC.")
+@click.option(
+    "--consumed-topic",
+    "topics",
+    multiple=True,
+    metavar="TOPIC",
+    help="A topic that consumers of the inbox read, beside those of SPEC.",
+)
 @click.option("--accept-shorter-horizon", is_flag=True, help="Forget ids of events that may still be read again.")
-@click.option("--dry-run", is_flag=True, help="Print what would be forgotten, and change nothing.")
+@dry_run_option
 @json_option()
 def purge_inbox(
     spec: Path | None,
     *,
     place: InboxPlace,
-    horizon_days: float,
+    horizon_seconds: float,
     bootstrap_servers: str | None,
     kafka_settings: Path | None,
     topics: tuple[str, ...],
@@ -66,14 +74,15 @@ def purge_inbox(
     An event that comes again after its id was forgotten is judged by its number. Without one it is parked as expired
     where its UUIDv7, or else its time of creation, is older than the purge; where nothing tells its age it is applied
     once more. So the horizon is compared with how long topics keep their events, and refused if it is shorter: all
-    topics that consumers of the inbox have read, and those of SPEC and --topic.
+    topics that consumers of the inbox have read, and those of SPEC and --consumed-topic.
 
     \b
     Examples:
-      cdc-outbox purge-inbox connectors/orders.yaml --horizon-days 30
-      cdc-outbox purge-inbox --topic outbox.event.order --horizon-days 30 --dry-run
+      cdc-outbox purge-inbox connectors/orders.yaml --horizon 30d
+      cdc-outbox purge-inbox --consumed-topic outbox.event.order --horizon 30d --dry-run
     """
     pipeline = read_spec(spec) if spec is not None else None
+    horizon_days = horizon_seconds / DAY_SECONDS
     settings = None
     if bootstrap_servers and not accept_shorter_horizon:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox purge-inbox")
@@ -124,7 +133,7 @@ def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) ->
     if declared is not None and horizon_days < declared:
         raise ConfigError(
             f"a horizon of {horizon_days:g} days is shorter than the {declared} days that the spec declares",
-            field="--horizon-days",
+            field="--horizon",
             hint="Choose a longer one, or correct topics.horizon: a republish relies on it.",
         )
 
@@ -152,7 +161,7 @@ def _check(
     if missing_topics:
         raise ConfigError(
             f"there is no topic {', '.join(missing_topics)}",
-            field="--topic",
+            field="--consumed-topic",
             hint="Correct the name. A topic that nothing was published to yet needs no purge.",
         )
     if not kept:  # these brokers have none of the topics that the inbox served: they may be others
@@ -160,7 +169,7 @@ def _check(
     refuse_short_horizon(
         horizon_days,
         kept,
-        field="--horizon-days",
+        field="--horizon",
         hint="Choose a longer one, or let the topics keep their events for less long; --accept-shorter-horizon forgets "
         "ids all the same.",
     )
@@ -170,7 +179,8 @@ def _incomparable(missing: str) -> ConfigError:
     return ConfigError(
         f"without {missing} it is not known whether events outlive the horizon",
         field="SPEC" if missing == "topics" else "--bootstrap-servers",
-        hint="Give --bootstrap-servers, and a SPEC or --topic; or take it upon yourself with --accept-shorter-horizon.",
+        hint="Give --bootstrap-servers, and a SPEC or --consumed-topic; or take it upon yourself with "
+        "--accept-shorter-horizon.",
     )
 
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.arguments import connector_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import one_name_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import require_driver
-from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.findings import finding_content
 from cdc_outbox.cli.heartbeats import find_positions, history_of
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_seconds_option
+from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_option, yes_option
 from cdc_outbox.cli.outcome import error_content
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.progress import Steps
@@ -37,14 +37,14 @@ from cdc_outbox.redaction import visible
 
 
 @click.command(short_help="Publish what a restored database still holds, and accept what was found.")
-@click.argument("connector", metavar="NAME|SPEC", shell_complete=complete_file)
-@dsns_option(required=True, note=", for a role that may execute the function which writes heartbeats")
+@connector_argument
+@dsns_option(required=True, note="; its role must be allowed to execute the function that writes heartbeats")
 @connect_url_option(required=True)
 @broker_options()
 @click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
 @click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
-@click.option("--yes", is_flag=True, help="Let the connector go on where its slot stands without asking.")
-@stable_seconds_option(10.0)
+@yes_option
+@stable_option("10s")
 @json_option()
 def recover(
     connector: str,

@@ -11,10 +11,12 @@ from datetime import datetime
 
 import click
 
+from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.consume import TextLines, is_news, load
-from cdc_outbox.cli.inbox import read_aggregate
-from cdc_outbox.cli.options import json_option, moment
+from cdc_outbox.cli.inbox import AggregateName
+from cdc_outbox.cli.options import dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.times import Time
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 from cdc_outbox.redaction import shortened, visible
 from cdc_outbox.text_files.document import did_you_mean
@@ -39,21 +41,19 @@ def _offsets(text: str) -> tuple[int, int, int]:
 
 
 @click.command(short_help="Give a consumer messages again.")
-@click.argument("target", metavar="MODULE:ATTRIBUTE")
-@click.option("--topic", help="Of this topic only.")
-@click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Of this aggregate only.")
-@click.option("--type", "event_type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
-@click.option(
-    "--from", "since", type=moment, metavar="TIME", help="Events created from this time on; 1h is an hour ago."
-)
-@click.option("--to", "before", type=moment, metavar="TIME", help="Events created before this time.")
+@consumer_argument
+@click.option("--topic", metavar="TOPIC", help="Of this topic only.")
+@click.option("--aggregate", "of_aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate.")
+@click.option("--event-type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
+@click.option("--from", "since", type=Time(), metavar="TIME", help="Events created from this time on.")
+@click.option("--to", "before", type=Time(), metavar="TIME", help="Events created before this time.")
 @click.option(
     "--offsets", type=_offsets, metavar="PARTITION:FIRST-LAST", help="Messages of this partition, both ends counted in."
 )
 @click.option(
     "--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that reach handlers at most."
 )
-@click.option("--dry-run", is_flag=True, help="Say how many would be applied, skipped and parked; write nothing.")
+@dry_run_option
 @json_option()
 def replay(
     target: str,

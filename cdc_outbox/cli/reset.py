@@ -6,9 +6,10 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_options, read_aggregate, split_aggregate
-from cdc_outbox.cli.options import json_option, read_spec
+from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options, note_option
+from cdc_outbox.cli.options import dry_run_option, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.topic_reader import TopicReader
@@ -19,19 +20,19 @@ from cdc_outbox.redaction import counted
 
 @click.command(short_help="Begin in the middle of a history: accept what came before.")
 @inbox_options
-@consumer_option
+@consumer_option()
 @click.option(
-    "--aggregate", callback=split_aggregate, metavar="TYPE/ID", help="Only this one; its missing events are given up."
+    "--aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate; its missing events are given up."
 )
 @click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
-@click.option("--note", help="The reason, for later; it is kept with the hole in the sequence.")
-@click.option("--dry-run", is_flag=True, help="Print what would be accepted, and change nothing.")
+@note_option(required=False)
+@dry_run_option
 @json_option()
 def baseline(
     *,
     place: InboxPlace,
     consumer: str,
-    aggregate: tuple[str, str] | tuple[None, None],
+    aggregate: tuple[str, str] | None,
     source: str | None,
     note: str | None,
     dry_run: bool,
@@ -56,12 +57,9 @@ def baseline(
       cdc-outbox baseline --consumer shipping --note "topics begin in June"
       cdc-outbox baseline --consumer shipping --aggregate order/42 --source orders.1 --note "lost, ticket 4711"
     """
-    aggregate_type, aggregate_id = aggregate
-    if (source is None) != (aggregate_type is None):
+    if (source is None) != (aggregate is None):
         raise click.UsageError("--aggregate and --source go together: they name one aggregate")
-    named = None
-    if source is not None and aggregate_type is not None and aggregate_id is not None:
-        named = Aggregate(source, aggregate_type, aggregate_id)
+    named = Aggregate(source, *aggregate) if source is not None and aggregate is not None else None
     with place.opened(consumer) as inbox:
         work = Baseline(inbox, named)
         gaps = work.find()
@@ -104,15 +102,15 @@ def _row(gap: Gap, consumer: str) -> dict[str, Any]:
 
 
 @click.command(short_help="Make a consumer forget events, so that their effects run again.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @inbox_options
 @broker_options()
-@consumer_option
-@click.option("--aggregate", "of_aggregate", type=read_aggregate, metavar="TYPE/ID", help="Forget this aggregate only.")
-@click.option("--all", "everything", is_flag=True, help="Forget all that the consumer remembers.")
-@click.option("--offsets", is_flag=True, help="Forget only up to where each topic was applied.")
+@consumer_option()
+@click.option("--aggregate", "of_aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate.")
+@click.option("--all", "everything", is_flag=True, help="All of them: what the consumer remembers of any.")
+@click.option("--offsets-only", is_flag=True, help="Forget only up to where each topic was applied.")
 @click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
-@click.option("--dry-run", is_flag=True, help="Say what would be forgotten, and change nothing.")
+@dry_run_option
 @json_option()
 def reset(
     spec: Path,
@@ -123,7 +121,7 @@ def reset(
     consumer: str,
     of_aggregate: tuple[str, str] | None,
     everything: bool,
-    offsets: bool,
+    offsets_only: bool,
     run_effects_again: bool,
     dry_run: bool,
     prints_json: bool,
@@ -139,8 +137,8 @@ def reset(
 
     After --all the consumer reads its topics from their beginning when it starts.
 
-    --offsets forgets neither claims nor watermarks. The consumer reads its topics from their beginning, and skips what
-    it has applied. Use it where the consumer refuses to start because a topic was created anew, lies on another
+    --offsets-only forgets neither claims nor watermarks. The consumer reads its topics from their beginning, and skips
+    what it has applied. Use it where the consumer refuses to start because a topic was created anew, lies on another
     cluster, or lost messages. No effect happens twice, so --run-effects-again is not needed.
 
     DSN is the database of the consumer's inbox, for a role that may delete from its tables; the consumer's own may not.
@@ -151,16 +149,16 @@ def reset(
       cdc-outbox reset connectors/orders.yaml --consumer shipping --aggregate order/42
       cdc-outbox reset connectors/orders.yaml --consumer shipping --aggregate order/42 --run-effects-again
       cdc-outbox replay orders.shipping:consumer --aggregate order/42
-      cdc-outbox reset connectors/orders.yaml --consumer shipping --offsets
+      cdc-outbox reset connectors/orders.yaml --consumer shipping --offsets-only
     """
-    if [everything, offsets, of_aggregate is not None].count(True) != 1:
-        raise click.UsageError("say what to forget: one of --aggregate TYPE/ID, --all and --offsets")
-    _refuse_contradiction(offsets=offsets, run_effects_again=run_effects_again, dry_run=dry_run)
+    if [everything, offsets_only, of_aggregate is not None].count(True) != 1:
+        raise click.UsageError("say what to forget: one of --aggregate TYPE/ID, --all and --offsets-only")
+    _refuse_contradiction(offsets_only=offsets_only, run_effects_again=run_effects_again, dry_run=dry_run)
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
     with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
-        if offsets:
+        if offsets_only:
             partitions = resetting.forget_offsets(dry_run=dry_run)
             what = f"the offsets of {counted(partitions, 'partition')}"
             say(f"{'would be forgotten' if dry_run else 'forgotten'}: {what}", err=prints_json)
@@ -189,9 +187,9 @@ def reset(
     return ExitCode.DONE
 
 
-def _refuse_contradiction(*, offsets: bool, run_effects_again: bool, dry_run: bool) -> None:
-    if offsets and run_effects_again:
-        raise click.UsageError("--offsets runs no effect again: leave --run-effects-again out")
+def _refuse_contradiction(*, offsets_only: bool, run_effects_again: bool, dry_run: bool) -> None:
+    if offsets_only and run_effects_again:
+        raise click.UsageError("--offsets-only runs no effect again: leave --run-effects-again out")
     if dry_run and run_effects_again:
         raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
 

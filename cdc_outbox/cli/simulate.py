@@ -1,6 +1,5 @@
 """``cdc-outbox simulate``."""
 
-import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -11,7 +10,7 @@ import click
 
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.options import dsns_option, json_option
+from cdc_outbox.cli.options import debezium_option, dsns_option, json_option, limit_option
 from cdc_outbox.cli.output import ExitCode, bytes_as_json, document, say
 from cdc_outbox.cli.specs import ConnectorConfig, read_config
 from cdc_outbox.databases.database import DatabaseKind
@@ -34,6 +33,8 @@ from cdc_outbox.operations.simulate import Simulation, chosen_partition, find_re
 from cdc_outbox.redaction import visible
 from cdc_outbox.text_files.document import did_you_mean
 
+_DOTS = 3
+"""In a release that is named in full."""
 _OPERATIONS = {"insert": "c", "snapshot": "r", "update": "u", "delete": "d", "truncate": "t"}
 
 
@@ -45,23 +46,21 @@ def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str
     return dict(text.split("=", 1) for text in given)
 
 
-def _release(_context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """Read a release of Debezium."""
-    if given is not None and not re.fullmatch(r"\d+\.\d+\.\d+\.\w+", given):
-        raise click.BadParameter(f"{given!r} is no release in full, such as 3.6.1.Final.", param=option)
-    return given
-
-
 @click.command(short_help="Show what a row becomes on its way to Kafka.")
-@click.argument("config", type=click.Path(path_type=Path))
+@click.argument(
+    "config",
+    type=click.Path(path_type=Path),
+    metavar="SPEC|CONFIG",
+    help="The file that describes a pipeline, or a connector's configuration.",
+)
 @click.option("--row", "rows", metavar="JSON", multiple=True, help="A row as a JSON object; may be given again.")
 @click.option("--from-table", is_flag=True, help="Take rows from the table, newest first.")
 @dsns_option(required=False, note="; for --from-table")
 @click.option("--table", metavar="SCHEMA.NAME", help="The table, where CONFIG does not say.")
 @click.option("--id", "event_id", help="With --from-table: the row with this id alone.")
-@click.option("--limit", type=click.IntRange(min=1), default=10, show_default=True, help="No more than so many rows.")
+@limit_option(10)
 @click.option(
-    "--type",
+    "--column-type",
     "types",
     metavar="COLUMN=TYPE",
     multiple=True,
@@ -83,9 +82,7 @@ def _release(_context: click.Context, option: click.Parameter, given: str | None
     show_default=True,
     help="Our EventRouter, or Debezium's own in a JVM.",
 )
-@click.option(
-    "--debezium", metavar="VERSION", callback=_release, help="By the rules of this release, such as 3.6.1.Final."
-)
+@debezium_option
 @click.option("--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="What happened to the rows.")
 @click.option("--partitions", type=click.IntRange(min=1), help="Of the topic; by default what CONFIG creates.")
 @json_option()
@@ -108,17 +105,19 @@ def simulate(
 ) -> int:
     """Show what rows become: topic, partition, key, headers, value and timestamp, or the error that would be thrown.
 
-    CONFIG is a spec, or the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1
+    CONFIG is the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1
     if a row would fail the connector's task.
 
     \b
     Examples:
       cdc-outbox simulate connectors/orders.yaml --from-table --limit 3
       cdc-outbox simulate connectors/orders.yaml --row '{"aggregatetype": "customer", "aggregateid": "42"}'
-      cdc-outbox simulate connector.json --row '{"id": 7, …}' --type payload=bytea --engine real
+      cdc-outbox simulate connector.json --row '{"id": 7, …}' --column-type payload=bytea --engine real
     """
     if from_table == bool(rows):
         raise click.UsageError("Give either --row or --from-table.")
+    if engine == "real" and debezium is not None and debezium.count(".") < _DOTS:
+        raise click.UsageError(f"--engine real takes a release in full, such as 3.6.1.Final, not {debezium}")
     given = read_config(config, settings)
     simulation = Simulation(
         config=given.options,
@@ -158,8 +157,8 @@ def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[s
     named = {column.name for column in columns}.union(*map(column_names, rows))
     for column in types.keys() - named:
         raise ConfigError(
-            f"--type {column}: neither the row nor the spec has such a column",
-            field="--type",
+            f"--column-type {column}: neither the row nor the spec has such a column",
+            field="--column-type",
             hint=did_you_mean(column, sorted(named)),
         )
     parsed = [parse_row(row, columns, types, ColumnModes(given.options)) for row in rows]

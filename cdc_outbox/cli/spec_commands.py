@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.files import write_new
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.options import aggregate_option, new_file_option, read_spec
+from cdc_outbox.cli.options import aggregate_type_option, new_file_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.contract.contract_file import contract_json
 from cdc_outbox.databases.database import DatabaseKind
@@ -28,7 +29,7 @@ class _Kind(click.Choice[str]):
 
 
 @click.command("new", short_help="Write a commented spec to begin with.")
-@click.argument("name")
+@click.argument("name", metavar="NAME", help="The pipeline's name, which its connector has too.")
 @click.option(
     "--database",
     "kind",
@@ -37,10 +38,7 @@ class _Kind(click.Choice[str]):
     show_default=True,
     help="The kind of the outbox's database.",
 )
-@aggregate_option(
-    "An aggregate type that is written, numbered gapless (default), increasing or none; repeatable. "
-    "Without it there is one, called NAME."
-)
+@aggregate_type_option("By default gapless. Without it there is one type, called NAME.")
 @new_file_option
 def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new_file: Path | None) -> None:
     """Write the spec of the pipeline NAME, with a comment for every key, to standard output or a file.
@@ -48,8 +46,8 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new
     \b
     Examples:
       cdc-outbox new orders --file connectors/orders.yaml
-      cdc-outbox new orders --database postgresql --aggregate customer --file connectors/orders.yaml
-      cdc-outbox new metrics --database mariadb --aggregate reading:none
+      cdc-outbox new orders --database postgresql --aggregate-type customer --file connectors/orders.yaml
+      cdc-outbox new metrics --database mariadb --aggregate-type reading:none
     """
     text = template(
         name,
@@ -81,7 +79,7 @@ _KNOWN = "; ".join(
 
 
 @click.command("render", short_help="Print the configuration that a spec becomes.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @click.option(
     "--target",
     metavar="|".join(TARGETS),
@@ -90,7 +88,7 @@ _KNOWN = "; ".join(
     help="Where the configuration goes.",
 )
 @click.option(
-    "--set",
+    "--target-option",
     "settings",
     multiple=True,
     callback=_settings,
@@ -106,7 +104,7 @@ def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> No
     \b
     Examples:
       cdc-outbox render connectors/orders.yaml | jq .
-      cdc-outbox render connectors/orders.yaml --target strimzi --set connect=my-connect --set kafka=my-cluster
+      cdc-outbox render connectors/orders.yaml --target strimzi --target-option connect=my-connect
     """
     place = chosen(TARGETS, target, settings)
     say(place.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"), script=True)
@@ -141,7 +139,7 @@ def contract() -> None:
 
 
 @contract.command("export", short_help="Print the contract of a pipeline as JSON.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @new_file_option
 def export_contract(spec: Path, *, new_file: Path | None) -> None:
     """Print the contract of a pipeline as JSON: topics, aggregate types, sequence modes, headers and format.

@@ -1,13 +1,11 @@
 """Specs of several pipelines, from files and folders, and a connector's configuration from either."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
-from cdc_outbox.cli.contexts_file import CONTEXTS_FILE
+from cdc_outbox.cli.files import files_of
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.debezium.lint import compare
@@ -16,8 +14,6 @@ from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import errors_in
 from cdc_outbox.spec import Spec
-
-specs_argument = click.argument("paths", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="SPEC...")
 
 
 def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
@@ -32,25 +28,6 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
     if findings:
         raise ConfigError("the specs do not go together", findings=findings, hint="Correct one of them.")
     return found
-
-
-def files_of(paths: Iterable[Path], *, suffixes: Sequence[str] = (".yaml", ".yml")) -> list[Path]:
-    """Return files in the order in which they are named, each once; a folder stands for those that end so, by name.
-
-    Raises:
-        ConfigError: A folder has none.
-    """
-    return list(dict.fromkeys(file for path in paths for file in _files(path, suffixes)))
-
-
-def _files(path: Path, suffixes: Sequence[str]) -> list[Path]:
-    if not path.is_dir():
-        return [path]
-    files = sorted(file for file in path.iterdir() if file.suffix in suffixes and file.name != CONTEXTS_FILE)
-    if not files:
-        ends = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
-        raise ConfigError(f"{path} has no spec in it", hint=f"A spec's name ends in {ends}.")
-    return files
 
 
 def _refuse_twins(found: dict[Path, Spec]) -> None:

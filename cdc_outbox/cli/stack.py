@@ -46,6 +46,13 @@ def _known_parts(context: click.Context, _argument: click.Parameter, incomplete:
     return [part for part in sorted(parts) if part.startswith(incomplete)]
 
 
+_part_argument = click.argument(
+    "part",
+    metavar="[PART]",
+    default="connect-1",
+    shell_complete=_known_parts,
+    help="What `stack status` shows, such as postgres or kafka; by default connect-1.",
+)
 name_option = click.option("--name", default="default", show_default=True, help="Which stack.")
 
 
@@ -84,7 +91,7 @@ def stack() -> None:
 @click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Connect workers.")
 @click.option("--kafka/--no-kafka", default=True, show_default=True, help="With a broker, or PostgreSQL alone.")
 @click.option(
-    "--database",
+    "--create-database",
     "databases",
     metavar="NAME",
     multiple=True,
@@ -109,13 +116,13 @@ def up(
     """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
 
     Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with --mariadb to MARIADB_HOST and
-    MARIADB_PORT, and to the variables of --env. A MariaDB server has the databases of --database too, and MARIADB_DSN
-    is the first. What a crashed stack left behind is cleared away first. Kafka has no login: start no stack on a
-    machine that you share with people whom you do not trust.
+    MARIADB_PORT, and to the variables of --env. A MariaDB server has the databases of --create-database too, and
+    MARIADB_DSN is the first. What a crashed stack left behind is cleared away first. Kafka has no login: start no stack
+    on a machine that you share with people whom you do not trust.
 
     \b
     Example:
-      cdc-outbox stack up --database orders --database shipping
+      cdc-outbox stack up --create-database orders --create-database shipping
       ORDERS_CONNECTOR_PASSWORD=secret cdc-outbox stack up --env ORDERS_CONNECTOR_PASSWORD
     """
     config = StackConfig(
@@ -200,7 +207,7 @@ def env(*, name: str, prints_json: bool) -> None:
 
 
 @stack.command()
-@click.argument("part", default="connect-1", shell_complete=_known_parts)
+@_part_argument
 @name_option
 @click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
 def logs(part: str, *, name: str, lines: int) -> None:
@@ -215,7 +222,7 @@ def logs(part: str, *, name: str, lines: int) -> None:
 
 
 @stack.command()
-@click.argument("part", default="connect-1", shell_complete=_known_parts)
+@_part_argument
 @name_option
 @_env_option
 @json_option()
@@ -371,7 +378,7 @@ def _arguments(config: StackConfig) -> list[str]:
         f"--name={config.name}",
         f"--workers={config.workers}",
         "--kafka" if config.kafka else "--no-kafka",
-        *(f"--database={name}" for name in config.databases),
+        *(f"--create-database={name}" for name in config.databases),
         *(f"--env={name}" for name in config.environment),
         *(["--mariadb"] if config.mariadb else []),
         *(["--system-postgres"] if config.system_postgres else []),

@@ -10,16 +10,17 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import optional_connectors_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, probe
 from cdc_outbox.cli.progress import Steps
+from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import OWED, PAY
@@ -43,15 +44,15 @@ _LOG = logging.getLogger(__name__)
 
 
 @click.command(short_help="Show the state of connectors, tasks and slots.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...", shell_complete=complete_file)
+@optional_connectors_argument
 @dsns_option(required=False, note="; without it nothing is said of slots")
 @connect_url_option(required=True)
 @broker_options(required=False)
 @click.option(
     "--rates",
     "rate_seconds",
-    type=click.FloatRange(min=0.1),
-    metavar="SECONDS",
+    type=Duration("100ms"),
+    metavar="DURATION",
     help="Look at the ends of the topics twice, so far apart, and show how many messages came; takes the brokers.",
 )
 @json_option()
@@ -80,7 +81,7 @@ def status(
     Examples:
       cdc-outbox status
       cdc-outbox status connectors/orders.yaml --context production --output json
-      cdc-outbox status orders --rates 5
+      cdc-outbox status orders --rates 5s
     """
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")

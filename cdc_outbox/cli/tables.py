@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.cli.options import dsns_option, json_option, read_spec
@@ -162,7 +163,7 @@ def wanted_of(
         )
     for kind in wanted.roles:
         if wanted.role(kind, named=True) is None:
-            raise ConfigError(f"there is nothing here for a {kind} to do", field=f"--{kind}", hint=_TAKES[kind])
+            raise ConfigError(f"there is nothing here for a {kind} to do", field=f"--{kind}-role", hint=_TAKES[kind])
     return wanted
 
 
@@ -211,7 +212,7 @@ def refuse_other_database(spec: Spec, connection: AnyConnection, driver: Transac
 
 
 @click.command(short_help="Create the outbox's next partitions.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @dsns_option(required=True)
 @click.option(
     "--ahead", type=click.IntRange(0, 1000), help="Partitions beside the present one.  [default: 7 days or 2 months]"

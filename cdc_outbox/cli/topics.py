@@ -8,11 +8,12 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import specs_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.options import json_option
+from cdc_outbox.cli.options import dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, paint, say
-from cdc_outbox.cli.specs import read_specs, specs_argument
+from cdc_outbox.cli.specs import read_specs
 from cdc_outbox.contract.topics import Topic, TopicDifference, differences
 from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.errors import BrokerError
@@ -69,7 +70,7 @@ class _Outcome:
 @topics.command(short_help="Create the topics that are missing.")
 @specs_argument
 @broker_options()
-@click.option("--dry-run", is_flag=True, help="Only say which would be created.")
+@dry_run_option
 @json_option()
 def create(
     paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: Path | None, dry_run: bool, prints_json: bool

@@ -7,13 +7,15 @@ from typing import Any
 
 import click
 
+from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
-from cdc_outbox.cli.inbox import InboxPlace, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec, seconds
+from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
+from cdc_outbox.cli.times import Duration
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.operations.accounts import Sums
 from cdc_outbox.operations.reconciliation import DifferenceKind
@@ -35,19 +37,19 @@ _COLUMNS = (
 
 
 @click.command(short_help="Compare the outbox, its topics and a consumer.")
-@click.argument("spec", type=click.Path(path_type=Path))
+@spec_argument
 @dsns_option(required=True)
 @broker_options()
-@click.option("--consumer", help="Whose inbox to compare; without, the outbox and its topics only.")
-@inbox_dsn_option("The database of the consumer's inbox.")
+@consumer_option(required=False, note="; without it, only the outbox and its topics are compared")
+@inbox_dsn_option()
 @inbox_schema_option
 @click.option(
     "--settle",
-    type=seconds,
-    metavar="10s",
+    type=Duration(),
+    metavar="DURATION",
     default="10s",
     show_default=True,
-    help="How long what is on its way may take to arrive before it counts (s, m, h, d, w).",
+    help="How long what is on its way may take to arrive before it counts.",
 )
 @json_option()
 def verify(

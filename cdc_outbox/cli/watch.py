@@ -13,13 +13,14 @@ from typing import NoReturn
 
 import click
 
+from cdc_outbox.cli.arguments import optional_connectors_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.files import complete_file
 from cdc_outbox.cli.heartbeats import Looks
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.restart_policy import RestartAction, RestartOptions, RestartPolicy
@@ -32,7 +33,7 @@ _HISTORY_SECONDS = 60.0
 
 
 @click.command(short_help="Restart what fails, and give up loudly.")
-@click.argument("connectors", nargs=-1, metavar="[NAME|PATTERN|SPEC]...", shell_complete=complete_file)
+@optional_connectors_argument
 @connect_url_option(required=True)
 @dsns_option(required=False, note="; without it, slots and offsets are not compared")
 @broker_options(required=False)
@@ -46,21 +47,21 @@ _HISTORY_SECONDS = 60.0
 )
 @click.option(
     "--first-pause",
-    type=click.FloatRange(min=0),
-    default=_DEFAULTS.first_pause_seconds,
+    type=Duration(),
+    default=f"{_DEFAULTS.first_pause_seconds:g}s",
     show_default=True,
-    metavar="SECONDS",
-    help="How long a failure lasts before the first restart; before each further one twice as long, up to 300.",
+    metavar="DURATION",
+    help="How long a failure lasts before the first restart; before each further one twice as long, up to 5m.",
 )
 @click.option(
     "--interval",
-    type=click.FloatRange(min=0.1),
-    default=5.0,
+    type=Duration("100ms"),
+    default="5s",
     show_default=True,
-    metavar="SECONDS",
+    metavar="DURATION",
     help="Between two looks.",
 )
-@json_option("a JSON object a line")
+@json_option("; one object a line")
 def watch(
     connectors: tuple[str, ...],
     *,

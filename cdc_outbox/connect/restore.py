@@ -57,7 +57,7 @@ def _steps(spec: Spec, path: str, source: str) -> Iterator[str]:
         yield f"cdc-outbox stop {path}"
     else:
         yield f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; if it is not, correct it"
-    yield f"cdc-outbox init {path} --new-incarnation --from {source}"
+    yield f"cdc-outbox init {path} --new-incarnation --from-source {source}"
     yield f"cdc-outbox resume {path}"
     if spec.heartbeat_topic is not None:
         yield f"cdc-outbox recover {path} --accept, which records that the loss was looked at"

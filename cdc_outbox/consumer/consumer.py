@@ -163,9 +163,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         if self.limits.horizon_days is None:
             return
         kept = kafka_admin.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
-        hint = (
-            "Forget ids later, with purge-inbox --horizon-days too, or let the topics keep their events for less long."
-        )
+        hint = "Forget ids later, with purge-inbox --horizon too, or let the topics keep their events for less long."
         refuse_short_horizon(self.limits.horizon_days, kept, field="Limits.horizon_days", hint=hint)
 
     def _refuse_without_handlers(self) -> None:

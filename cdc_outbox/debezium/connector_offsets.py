@@ -126,7 +126,7 @@ def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
         try:
             found: dict[str, Any] = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ConfigError(f"the offset is no JSON: {error}", field="--to") from error
+            raise ConfigError(f"the offset is no JSON: {error}", field="--to-offset") from error
         return found
     if kind is ConnectorKind.POSTGRESQL:
         lsn = Lsn.parse(text).value
@@ -139,7 +139,7 @@ def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
         return {"file": position.file, "pos": position.offset}
     wanted = "FILE:OFFSET, or " if kind is ConnectorKind.MYSQL else ""
     hint = f"Give {wanted}the whole offset as a JSON object, as `cdc-outbox offsets show` does."
-    raise ConfigError(f"{text!r} is no offset of this connector", field="--to", hint=hint)
+    raise ConfigError(f"{text!r} is no offset of this connector", field="--to-offset", hint=hint)
 
 
 def assess_set(standing: ConnectorPosition, wanted: Offset) -> OffsetChange:
@@ -169,7 +169,9 @@ def assess_set(standing: ConnectorPosition, wanted: Offset) -> OffsetChange:
 def _judge_lsn(standing: ConnectorPosition, target: Lsn | None, stored: Position | None) -> OffsetChange:
     slot = standing.slot
     if target is None:
-        raise ConnectorInvalidError("the offset of a PostgreSQL connector has an lsn", hint="Such as --to 0/1A2B3C4.")
+        raise ConnectorInvalidError(
+            "the offset of a PostgreSQL connector has an lsn", hint="Such as --to-offset 0/1A2B3C4."
+        )
     if slot is None:
         raise ConnectorInvalidError(
             "there is no slot, and with an offset the task would fail for good",

@@ -211,7 +211,7 @@ def check_source(table: OutboxTable, first_source: str, found: str | None, diale
             f"{table.heads_in(dialect)}.source",
             f"the table's source is {found}, the spec says {wanted.name}.",
             f"If the spec was renamed, write `source: {known.name}` into it. To number events anew, run "
-            f"`cdc-outbox init --new-incarnation --from {found}`.",
+            f"`cdc-outbox init --new-incarnation --from-source {found}`.",
         )
 
 
@@ -221,7 +221,7 @@ def lost_heads(heads: TableName, source: str) -> Finding:
         "DB325",
         str(heads),
         f"it has no number of {source}, and the outbox has numbered events: each aggregate would begin at 1 again.",
-        f"Run `cdc-outbox init --new-incarnation --from {source}`.",
+        f"Run `cdc-outbox init --new-incarnation --from-source {source}`.",
     )
 
 

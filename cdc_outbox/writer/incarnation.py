@@ -56,14 +56,14 @@ def next_source(current: str, *, before: str, after: str | None, first_source: s
     least = Source(first.name, old.incarnation + 1 if old is not None and same else 1)
     new = least if after is None else Source.parse(after)
     if new is None or new.name != least.name or new.incarnation < least.incarnation:
-        raise ConfigError(f"{after} cannot follow {before}: it must be {least} or later", field="--to")
+        raise ConfigError(f"{after} cannot follow {before}: it must be {least} or later", field="--to-source")
     # Where another name is believed in, a slip of the pen looks like a second run.
     if current == str(new) and (same or after is not None):
         return None
     if current != before:
         raise OutboxError(
             f"the source is {current}, not {before}; nothing was changed",
-            hint="Find out who changed it, and say --from what it is now if it must change again.",
+            hint="Find out who changed it, and say --from-source what it is now if it must change again.",
         )
     return str(new)
 

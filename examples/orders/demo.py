@@ -65,8 +65,8 @@ class Demo:
     def set_up(self) -> None:
         """Create tables and roles, and deploy the connector, all by the command that users have."""
         self.make("schema.sql", "connectors/orders.yaml", dsn=self.orders_admin)
-        self.make("shipping.sql", "--inbox", "--consumer=shipping_consumer", dsn=self.shipping_admin)
-        self.command("deploy-connector", "connectors/orders.yaml", "--stable-seconds=3", dsn=self.orders_admin)
+        self.make("shipping.sql", "--inbox", "--consumer-role=shipping_consumer", dsn=self.shipping_admin)
+        self.command("deploy-connector", "connectors/orders.yaml", "--stable-for=3s", dsn=self.orders_admin)
 
     def make(self, file: str, *what: str, dsn: str) -> None:
         """Create what the package needs in a database, then its roles, then the service's own tables."""

@@ -14,7 +14,7 @@ def run(*arguments: str | Path, text: str | bytes = "") -> tuple[int, str, str]:
 
 def test_a_file_becomes_a_spec_and_what_was_told_goes_to_stderr(tmp_path: Path) -> None:
     (tmp_path / "orders.json").write_text(json.dumps(FOREIGN, indent=2))
-    code, out, err = run(tmp_path / "orders.json", "--aggregate", "order")
+    code, out, err = run(tmp_path / "orders.json", "--aggregate-type", "order")
     assert (code, out) == (0, FOREIGN_SPEC)
     assert err.endswith("orders-connector: messages stay as they are\n")
     assert "heartbeat.interval.ms: note CC952" in err
@@ -51,7 +51,7 @@ def test_what_is_no_outboxs_configuration_is_a_wrong_use(text: str | bytes, said
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize("arguments", [(), ("--connector", "x"), ("no/such.json",), ("-", "--aggregate", "a:b")])
+@pytest.mark.parametrize("arguments", [(), ("--connector", "x"), ("no/such.json",), ("-", "--aggregate-type", "a:b")])
 def test_a_wrong_call_is_a_wrong_use(arguments: tuple[str, ...]) -> None:
     code, out, err = run(*arguments, text=json.dumps(FOREIGN))
     assert (code, out, "Traceback" in err) == (2, "", False)

@@ -33,7 +33,7 @@ def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Pa
     assert f"+ slot.name = {pipeline.spec.database.slot}" in dry.stdout
     assert dry.stdout.endswith(f"{pipeline.name}: would be created\n")
 
-    first = run_command("deploy-connector", str(spec), "--stable-seconds", "1", env=env)
+    first = run_command("deploy-connector", str(spec), "--stable-for", "1s", env=env)
     assert (first.returncode, first.stdout) == (0, f"{pipeline.name}: deployed\n"), first.stderr
     assert f"slot       {pipeline.spec.database.slot} created at " in first.stderr
     assert "wait       connector RUNNING, 1 task RUNNING" in first.stderr
@@ -44,7 +44,7 @@ def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Pa
     assert run_command("deploy-connector", str(spec), "--dry-run", env=env).returncode == 0
 
     spec.write_text(spec.read_text() + "latency: low\n")
-    change = run_command("deploy-connector", str(spec), "--stable-seconds=1", env=env)
+    change = run_command("deploy-connector", str(spec), "--stable-for=1s", env=env)
     assert change.stdout.splitlines() == [f"{pipeline.name}: deployed"]
     told = change.stderr.splitlines()
     for line in ("~ latency: poll.interval.ms = 10 -> 5", "+ latency: producer.override.linger.ms = 0"):
@@ -57,7 +57,7 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
 ) -> None:
     # A custom converter that nobody has: validation takes it, the task does not.
     spec.write_text(spec.read_text() + "overrides: {converters: custom, custom.type: nowhere.Nobody}\n")
-    done = run_command("deploy-connector", str(spec), "--timeout=20", env=env)
+    done = run_command("deploy-connector", str(spec), "--timeout=20s", env=env)
     assert done.returncode == 1
     assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
     assert f"error: {pipeline.name}: connector RUNNING, 1 task FAILED" in done.stderr
@@ -73,18 +73,18 @@ def test_what_would_be_lost_is_said_with_the_two_ways_on(pipeline: Pipeline, spe
     assert "does not exist, and the table holds 3 events already" in done.stderr
     assert "--earlier-events republish" in done.stderr
     assert "--earlier-events skip" in done.stderr
-    way_on = run_command("deploy-connector", str(spec), "--earlier-events=skip", "--stable-seconds=0", env=env)
+    way_on = run_command("deploy-connector", str(spec), "--earlier-events=skip", "--stable-for=0s", env=env)
     assert way_on.returncode == 0
 
 
 def test_a_halted_connector_is_a_difference(pipeline: Pipeline, spec: Path, env: dict[str, str]) -> None:
-    assert run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env).returncode == 0
+    assert run_command("deploy-connector", str(spec), "--stable-for=0s", env=env).returncode == 0
     pipeline.client.stop(pipeline.name)
     eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
     dry = run_command("deploy-connector", str(spec), "--dry-run", env=env)
     assert dry.returncode == 3
     assert dry.stdout == f"{pipeline.name}: would be changed: resume the connector, which was halted\n"
-    done = run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env)
+    done = run_command("deploy-connector", str(spec), "--stable-for=0s", env=env)
     assert (done.returncode, done.stdout) == (0, f"{pipeline.name}: deployed\n")
 
 
@@ -98,7 +98,7 @@ def is_running(pipeline: Pipeline) -> bool:
 def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
     pipeline: Pipeline, spec: Path, env: dict[str, str]
 ) -> None:
-    command = [f"{sys.prefix}/bin/cdc-outbox", "deploy-connector", str(spec), "--stable-seconds=300"]
+    command = [f"{sys.prefix}/bin/cdc-outbox", "deploy-connector", str(spec), "--stable-for=300s"]
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             # It is made stopped; once it runs, the deployment knows that it made it.
@@ -194,5 +194,5 @@ def test_wrong_use_exits_2(arguments: list[str]) -> None:
 
 def test_an_option_is_also_a_variable() -> None:
     text = run_command("deploy-connector", "--help").stdout
-    for variable in ("CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL", "CDC_OUTBOX_STABLE_SECONDS", "CDC_OUTBOX_TIMEOUT"):
+    for variable in ("CDC_OUTBOX_DSN", "CDC_OUTBOX_CONNECT_URL", "CDC_OUTBOX_STABLE_FOR", "CDC_OUTBOX_TIMEOUT"):
         assert variable in text

@@ -72,7 +72,7 @@ def test_a_pipeline_is_asked_about_before_it_is_deployed_while_it_runs_and_when_
 def test_one_that_does_not_answer_keeps_nobody_else_from_being_asked(
     pipeline: Pipeline, spec: str, env: dict[str, str]
 ) -> None:
-    nowhere = env | {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1", "CDC_OUTBOX_CONNECT_PATIENCE": "0"}
+    nowhere = env | {"CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1", "CDC_OUTBOX_CONNECT_PATIENCE": "0s"}
     code, silent = found(spec, env=nowhere)
     assert (code, silent[f"OP101 connect {pipeline.name}"]) == (75, "error")
     assert f"OP101 database {pipeline.name}" not in silent

@@ -10,7 +10,7 @@ from tests.support.commands import run_program
 
 SPEC = str(Path(__file__).parents[2] / "connectors" / "orders.yaml")
 DATABASE = "--dsn=host=127.0.0.1 port=1"
-CONNECT = ("--connect-url=http://127.0.0.1:1", "--connect-patience=0")
+CONNECT = ("--connect-url=http://127.0.0.1:1", "--connect-patience=0s")
 BROKERS = "--bootstrap-servers=127.0.0.1:1"
 PARTITIONED = "spec with partitions"
 """Stands for the path of one, which a fixture writes."""
@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "plan": ((SPEC, *CONNECT, DATABASE), *NO_DATABASE),
     "preflight": ((SPEC, DATABASE), *NO_DATABASE),
     "prune": ((SPEC, DATABASE, "--keep=7d", "--without-topics"), *NO_DATABASE),
-    "purge-inbox": ((DATABASE, "--horizon-days=30", "--accept-shorter-horizon"), *NO_DATABASE),
+    "purge-inbox": ((DATABASE, "--horizon=30d", "--accept-shorter-horizon"), *NO_DATABASE),
     "recover": ((SPEC, *CONNECT, BROKERS, DATABASE), *NO_CONNECT),
     "render": ((SPEC,), 0, '"connector.class"'),
     "replay": (("nothing:here",), 2, "error: there is no module 'nothing' here"),

@@ -50,7 +50,7 @@ def test_b5_cleanup_and_monitoring_are_components_of_the_consumer_too(fed_servic
         eventually(lambda: metrics.gauge("cdc_outbox_consumer_lag_events", **lag) == 0, "the lag to be gone")
     handler = {"consumer": fed_service.name, "type": "OrderPlaced"}
     assert len(metrics.measured("cdc_outbox_consumer_handler_seconds", **handler)) == 2
-    purge = run_command("purge-inbox", "--horizon-days", "7", "--accept-shorter-horizon", "--dsn", fed_service.dsn)
+    purge = run_command("purge-inbox", "--horizon", "7d", "--accept-shorter-horizon", "--dsn", fed_service.dsn)
     assert purge.returncode == 0, purge.stderr
 
 
@@ -111,7 +111,7 @@ def test_d7_processed_ids_have_their_time_and_are_forgotten_after_days(fed_servi
     with fed_service.connect() as connection:
         week = timedelta(days=8)
         connection.execute("update inbox set claimed_at = claimed_at - %s where event_id like '~%%'", (week,))
-    purge = run_command("purge-inbox", "--horizon-days", "7", "--accept-shorter-horizon", "--dsn", fed_service.dsn)
+    purge = run_command("purge-inbox", "--horizon", "7d", "--accept-shorter-horizon", "--dsn", fed_service.dsn)
     assert purge.returncode == 0, purge.stderr
     assert fed_service.rows("select count(*) filter (where event_id like '~%%'), count(*) from inbox") == [(0, 1)]
 

@@ -47,7 +47,7 @@ def to_changes(answer: Answer | object) -> Fault:
 
 
 def test_connect_is_down(release: Release) -> None:
-    done = release.deploy("--connect-patience=0.5", url=NOWHERE)
+    done = release.deploy("--connect-patience=0.5s", url=NOWHERE)
     done.failed(75, f"error: no Kafka Connect worker answers at {NOWHERE}", "hint: Check that the Connect worker runs")
     release.runs_as_before()
 
@@ -68,7 +68,7 @@ def test_connect_is_down(release: Release) -> None:
     ],
 )
 def test_connect_does_not_recover(release: Release, fault: Fault, sentence: str, hint: str) -> None:
-    release.deploy_through(fault, "--connect-patience=0.5").failed(75, sentence, hint)
+    release.deploy_through(fault, "--connect-patience=0.5s").failed(75, sentence, hint)
     release.runs_as_before()
 
 
@@ -104,7 +104,7 @@ def test_the_connection_is_reset_after_the_worker_took_the_change(release: Relea
 
         return fault
 
-    done = release.deploy_through(losing(1000), "--connect-patience=0.5")
+    done = release.deploy_through(losing(1000), "--connect-patience=0.5s")
     done.failed(75, "broke off before it had answered", "what stands before it")
     assert "undo       the previous configuration is back" in done.told
     release.runs_as_before()
@@ -121,7 +121,7 @@ def test_the_config_topic_is_lost_and_the_worker_begins_anew(pipeline: Pipeline,
     """It makes the topic anew, and knows of no connector; offsets and slot still tell how far it was."""
     with worker_of_its_own(pipeline.stack) as (worker, topic):
         release = Release(pipeline, tmp_path, worker.url)
-        assert release.deploy("--stable-seconds=0", change=NO_CHANGE).code == 0
+        assert release.deploy("--stable-for=0s", change=NO_CHANGE).code == 0
         release.arrives()
         worker.kill()
         delete_topic(pipeline.stack, topic)
@@ -181,7 +181,7 @@ def test_the_task_fails_five_seconds_after_it_ran(release: Release) -> None:
         Timer(0.5, release.write).start()
 
     done = release.deploy(
-        "--stable-seconds=30",
+        "--stable-for=30s",
         change=("overrides: {", "overrides: {producer.override.max.request.size: '1500', "),
         when={RUNS: Timer(5, write).start},
     )
@@ -226,7 +226,7 @@ def stolen(release: Release) -> Iterator[None]:
 def test_the_slot_is_in_use(release: Release) -> None:
     """Somebody took it from the connector: Debezium tries again and again, and Connect says RUNNING."""
     with stolen(release):
-        done = release.deploy("--timeout=3")
+        done = release.deploy("--timeout=3s")
     done.failed(1, "another connector or tool reads the slot", "hint: Choose another slot name, or stop what reads it")
     assert "undo       the previous configuration is back" in done.told
     assert "undo       it does not run with it either" in done.told

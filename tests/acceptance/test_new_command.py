@@ -17,7 +17,7 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 
 def test_a_written_spec_lints_clean_and_renders(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
-    written = run("new", "orders", "--database", "postgresql", "--aggregate", "customer:none", "-f", spec)
+    written = run("new", "orders", "--database", "postgresql", "--aggregate-type", "customer:none", "-f", spec)
     steps = (f"lint {spec}", f"init {spec}", f"init {spec} --grants", f"deploy-connector {spec}")
     assert written == (0, "", f"wrote {spec}\nnext:\n" + "".join(f"  cdc-outbox {step}\n" for step in steps))
     assert run("lint", "--strict", spec) == (0, "", "nothing found\n")
@@ -37,8 +37,8 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     [
         ("Größe", "--database", "sqlite"),
         ("orders", "--database", "dbase"),
-        ("orders", "--database", "sqlite", "--aggregate", "customer:sometimes"),
-        ("orders", "--database", "sqlite", "--aggregate", "customer", "--aggregate", "customer:none"),
+        ("orders", "--database", "sqlite", "--aggregate-type", "customer:sometimes"),
+        ("orders", "--database", "sqlite", "--aggregate-type", "customer", "--aggregate-type", "customer:none"),
         ("orders", "--database", "sqlite", "-f", "no/such/folder/x.yaml"),
     ],
 )

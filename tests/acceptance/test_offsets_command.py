@@ -49,25 +49,25 @@ def test_offsets_are_set_and_forgotten_and_events_left_out_only_if_somebody_says
     deployed.write(1)
     end = log_end(deployed)
 
-    refused = run_command("offsets", "set", name, "--to", end, env=env)
+    refused = run_command("offsets", "set", name, "--to-offset", end, env=env)
     assert refused.returncode == 1
     assert "are never published" in refused.stderr
     assert "hint: With --yes it is done all the same." in refused.stderr
     for nowhere, reason in (("0/1", "has given away"), ("FFFFFF/0", "the server's log ends at")):
-        refused = run_command("offsets", "set", name, "--to", nowhere, "--yes", env=env)
+        refused = run_command("offsets", "set", name, "--to-offset", nowhere, "--yes", env=env)
         assert (refused.returncode, reason in refused.stderr) == (1, True)
     assert shown(name, env)["offsets"] == before["offsets"]
 
-    done = run_command("offsets", "set", name, "--to", end, "--yes", env=env)
+    done = run_command("offsets", "set", name, "--to-offset", end, "--yes", env=env)
     assert done.returncode == 0, done.stderr
     assert f"before: {json.dumps(entry['offset'])}" in done.stdout
     assert deployed.client.find_status(name).state == "STOPPED"  # as it was
-    assert run_command("resume", name, "--stable-seconds=0", env=env).returncode == 0
+    assert run_command("resume", name, "--stable-for=0s", env=env).returncode == 0
     deployed.write(1)
     eventually(lambda: sequences(deployed) == [1, 2, 4], "the fourth without the third")
 
     # The slot knows where it stands: nothing is left out when the offset is forgotten.
-    done = run_command("offsets", "reset", name, "--stable-seconds=0", env=env)
+    done = run_command("offsets", "reset", name, "--stable-for=0s", env=env)
     assert done.returncode == 0, done.stderr
     assert deployed.client.find_status(name).state == "RUNNING"
     deployed.write(1)
@@ -80,8 +80,8 @@ def test_without_the_slot_a_reset_may_leave_events_out_and_a_place_is_not_judged
     without = env | {"CDC_OUTBOX_DSN": ""}
     refused = run_command("offsets", "reset", deployed.name, env=without)
     assert (refused.returncode, "depends on the slot" in refused.stderr) == (1, True)
-    assert run_command("offsets", "set", deployed.name, "--to", "0/1", env=without).returncode == 2
-    assert run_command("offsets", "set", deployed.name, "--to", "there", env=env).returncode == 2
+    assert run_command("offsets", "set", deployed.name, "--to-offset", "0/1", env=without).returncode == 2
+    assert run_command("offsets", "set", deployed.name, "--to-offset", "there", env=env).returncode == 2
     assert deployed.client.find_status(deployed.name).state == "RUNNING"
     missing = run_command("offsets", "show", f"{deployed.name}x", env=env)
     assert (missing.returncode, "Did you mean" in missing.stderr) == (1, True)

@@ -49,7 +49,7 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     assert row(name, without)["slot"] is None
 
     for command, state in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPED")):
-        told = run_command(command, name, "--stable-seconds=0" if command == "resume" else "--timeout=30", env=env)
+        told = run_command(command, name, "--stable-for=0s" if command == "resume" else "--timeout=30s", env=env)
         assert told.returncode == 0, told.stderr
         assert deployed.client.find_status(name).state == state
         assert run_command("status", name, env=env).returncode == (0 if state == "RUNNING" else 1)
@@ -58,7 +58,7 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     assert (halted["slotActive"], halted["unconfirmedBytes"] > 0) == (False, True)
     assert halted["behindSeconds"] > 0
     for arguments in (["resume", spec], ["restart", name], ["restart", name, "--failed"]):
-        told = run_command(*arguments, "--stable-seconds=0", env=env)
+        told = run_command(*arguments, "--stable-for=0s", env=env)
         assert told.returncode == 0, told.stderr
     eventually(lambda: sequences(deployed) == [1, 2, 3], "what waited in the slot")
 
@@ -75,16 +75,16 @@ def test_how_many_messages_come_to_its_topics_is_looked_at_twice(deployed: Pipel
     with ThreadPoolExecutor() as pool:
         pool.submit(write)
         try:
-            found = run_command("status", deployed.name, "--rates=2", "--output=json", env=env)
+            found = run_command("status", deployed.name, "--rates=2s", "--output=json", env=env)
         finally:
             over.set()
     [topic] = json.loads(found.stdout)["connectors"][0]["topics"]
     assert topic["name"] == deployed.topic
     assert topic["perSecond"] > 0
-    shown = run_command("status", deployed.name, "--rates=0.1", env=env)
+    shown = run_command("status", deployed.name, "--rates=0.1s", env=env)
     assert shown.stdout.splitlines()[0].endswith("EVENTS/S")
     without = {key: value for key, value in env.items() if key != "CDC_OUTBOX_BOOTSTRAP_SERVERS"}
-    assert run_command("status", "--rates=1", env=without).returncode == 2
+    assert run_command("status", "--rates=1s", env=without).returncode == 2
 
 
 def test_a_failure_is_explained_and_what_does_not_run_is_not_called_restarted(
@@ -126,7 +126,7 @@ def test_a_deleted_connector_goes_on_where_it_ended_and_a_purged_one_leaves_noth
     assert deployed.client.find_config(name) is None
     assert run_command("delete", spec, env=env).returncode == 1  # there is none any more
     deployed.write(1)
-    assert run_command("deploy-connector", spec, "--stable-seconds=0", env=env).returncode == 0
+    assert run_command("deploy-connector", spec, "--stable-for=0s", env=env).returncode == 0
     eventually(lambda: sequences(deployed) == [1, 2, 3], "what was written meanwhile")
 
     # An interrupted purge is finished by the next one, also without a connector.

@@ -238,17 +238,17 @@ def test_ids_are_not_forgotten_before_their_events_are(
     declaring = tmp_path / "declaring.yaml"
     declaring.write_text(spec.read_text().replace("{name:", "{horizon: 3d, name:"))
     for arguments, code, words in (
-        ([str(spec), "--horizon-days=2"], 0, ""),
-        ([str(declaring), "--horizon-days=2"], 2, "shorter than the 3 days that the spec declares"),
-        ([str(declaring), "--horizon-days=2", "--accept-shorter-horizon"], 0, ""),
-        ([str(declaring), "--horizon-days=3"], 0, ""),
-        ([str(spec), "--horizon-days=1.9"], 2, f"{topics['short']} up to 2 days"),
-        (["--topic", topics["endless"], "--horizon-days=999"], 2, f"{topics['endless']} for ever"),
-        (["--topic", topics["endless"], "--horizon-days=999", "--accept-shorter-horizon"], 0, ""),
-        (["--topic", "nowhere", "--horizon-days=999"], 2, "there is no topic nowhere"),
-        (["--horizon-days=999"], 2, "without topics it is not known"),
-        (["--horizon-days=0"], 2, "--horizon-days"),
-        (["--horizon-days=1e9"], 2, "--horizon-days"),
+        ([str(spec), "--horizon=2d"], 0, ""),
+        ([str(declaring), "--horizon=2d"], 2, "shorter than the 3 days that the spec declares"),
+        ([str(declaring), "--horizon=2d", "--accept-shorter-horizon"], 0, ""),
+        ([str(declaring), "--horizon=3d"], 0, ""),
+        ([str(spec), "--horizon=1.9d"], 2, f"{topics['short']} up to 2 days"),
+        (["--consumed-topic", topics["endless"], "--horizon=999d"], 2, f"{topics['endless']} for ever"),
+        (["--consumed-topic", topics["endless"], "--horizon=999d", "--accept-shorter-horizon"], 0, ""),
+        (["--consumed-topic", "nowhere", "--horizon=999d"], 2, "there is no topic nowhere"),
+        (["--horizon=999d"], 2, "without topics it is not known"),
+        (["--horizon=0d"], 2, "--horizon"),
+        (["--horizon=1e9"], 2, "--horizon"),
     ):
         assert words in shell.run("purge-inbox", *arguments, "--dry-run", code=code, **env)[1]
 
@@ -257,7 +257,7 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
     outbox_stack: Stack, service: BrokerlessService, topics: dict[str, str], shell: Shell
 ) -> None:
     env = {"CDC_OUTBOX_DSN": service.dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": outbox_stack.broker.bootstrap_servers}
-    purge = ["purge-inbox", "--topic", topics["short"], "--horizon-days=2", "--dry-run"]
+    purge = ["purge-inbox", "--consumed-topic", topics["short"], "--horizon=2d", "--dry-run"]
 
     def refused(*arguments: str) -> str:
         return shell.run(*arguments, code=2, **env)[1]
@@ -292,7 +292,15 @@ def test_the_brokers_are_asked_with_the_settings_of_the_file(
     settings = tmp_path / "kafka.properties"
     settings.write_text("security.protocol=ssl\n")  # the stack's broker speaks no TLS
     servers = outbox_stack.broker.bootstrap_servers
-    purge = ["purge-inbox", "--topic", topics["short"], "--horizon-days=2", "--bootstrap-servers", servers, "--dry-run"]
+    purge = [
+        "purge-inbox",
+        "--consumed-topic",
+        topics["short"],
+        "--horizon=2d",
+        "--bootstrap-servers",
+        servers,
+        "--dry-run",
+    ]
     shell.run(*purge, CDC_OUTBOX_DSN=dsn)
     shell.run(*purge, "--kafka-settings", str(settings), code=75)
 
@@ -301,7 +309,7 @@ def test_brokers_that_do_not_answer_are_tried_again_later(
     shell: Shell, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_admin, "_ADMIN_SECONDS", 0.5)
-    purge = ["purge-inbox", "--topic=a", "--horizon-days=30", "--bootstrap-servers=127.0.0.1:1"]
+    purge = ["purge-inbox", "--consumed-topic=a", "--horizon=30d", "--bootstrap-servers=127.0.0.1:1"]
     _, said = shell.run(*purge, code=75, CDC_OUTBOX_DSN=dsn)
     assert re.fullmatch(r"error: .* hint: Check that the broker runs .*", said)
 
@@ -311,7 +319,7 @@ def test_a_purge_says_what_it_would_do_and_then_does_it(service: BrokerlessServi
     with psycopg.connect(service.dsn) as connection:
         connection.execute("update inbox set claimed_at = claimed_at - interval '40 days'")
         connection.execute("create table inbox_old partition of inbox for values from ('00') to ('01')")
-    purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon", "--dsn", service.dsn]
+    purge = ["purge-inbox", "--horizon=30d", "--accept-shorter-horizon", "--dsn", service.dsn]
     dry = run_command(*purge, "--dry-run")
     *steps, total = dry.stdout.splitlines()
     assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids that tell none"], dry.stderr

@@ -179,7 +179,7 @@ def test_a_canary_is_seen_in_kafka_and_leaves_no_row(pipeline: Pipeline, tmp_pat
 
     spec.write_text(Pipeline.text(pipeline.name).replace("topics:", f"{CANARY}topics:"))
     for _ in range(2):
-        done = run_command("deploy-connector", str(spec), "--canary", "--stable-seconds=0", env=env)
+        done = run_command("deploy-connector", str(spec), "--canary", "--stable-for=0s", env=env)
         assert done.returncode == 0, done.stderr
         assert f"canary     seen at {pipeline.name}.cdc-outbox.canary[" in done.stderr
     with pipeline.connect() as connection:
@@ -197,6 +197,6 @@ def test_a_canary_that_is_not_seen_takes_the_deployment_back(pipeline: Pipeline,
         # What nobody sees but who looks for it: a trigger of somebody's keeps the rows away.
         connection.execute("create function nothing() returns trigger language plpgsql as 'begin return null; end'")
         connection.execute("create trigger nothing before insert on outbox for each row execute function nothing()")
-    done = run_command("deploy-connector", str(spec), "--canary", "--stable-seconds=0", "--timeout=10", env=env)
+    done = run_command("deploy-connector", str(spec), "--canary", "--stable-for=0s", "--timeout=10s", env=env)
     assert done.returncode == 1, done.stderr
     assert pipeline.client.find_config(pipeline.name) is None

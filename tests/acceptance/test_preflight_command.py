@@ -46,10 +46,10 @@ def test_warnings_exit_3_only_where_they_are_asked_for(dsn: str, spec: Path) -> 
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("alter publication looked_at_outbox set (publish = 'insert, delete')")
     assert run_command("preflight", str(spec), "--dsn", dsn).returncode == 0
-    strict = run_command("preflight", str(spec), "--dsn", dsn, "--strict", "--output", "ci")
+    strict = run_command("preflight", str(spec), "--dsn", dsn, "--strict", "--report", "ci")
     assert strict.returncode == 3
     assert strict.stdout.splitlines()[0].startswith(f"::warning file={spec},line=1,title=DB406::looked_at_outbox: ")
-    sarif = json.loads(run_command("preflight", str(spec), "--dsn", dsn, "--output", "sarif").stdout)
+    sarif = json.loads(run_command("preflight", str(spec), "--dsn", dsn, "--report", "sarif").stdout)
     [run] = sarif["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["DB406", "DB601"]
 

@@ -198,7 +198,7 @@ def test_an_unfinished_republish_is_owed_until_it_is_paid(
     # Whatever else lets it run, or tells it where to go on, does not settle the debt.
     with pipeline.connect() as connection:
         [(lsn,)] = connection.execute("select pg_current_wal_lsn()::text").fetchall()
-    moved = operator.run("offsets set", "--to", lsn, "--yes")
+    moved = operator.run("offsets set", "--to-offset", lsn, "--yes")
     assert moved.returncode == 0, moved.stderr
     client.resume(name)
     eventually(lambda: client.find_status(name).state == "RUNNING", "it to run")

@@ -164,10 +164,25 @@ def test_a_file_that_is_no_configuration_exits_2(text: str, tmp_path: Path) -> N
 def test_both_engines_show_the_same(tmp_path: Path) -> None:
     row = json.dumps(ROW | {"tenant": None, "price": "1.50", "raw": "\\x00ff"})
     arguments = [
-        *(write_config(tmp_path), "--row", row, "--row", "{}", "--type", "price=numeric(10,2)", "--type", "raw=bytea"),
+        *(
+            write_config(tmp_path),
+            "--row",
+            row,
+            "--row",
+            "{}",
+            "--column-type",
+            "price=numeric(10,2)",
+            "--column-type",
+            "raw=bytea",
+        ),
         *("--set", "transforms.outbox.table.fields.additional.placement=price:header,raw:header,tenant:header"),
         # Without it the time is that of the command.
-        *("--set", "transforms.outbox.table.field.event.timestamp=created_at", "--type", "created_at=timestamp(3)"),
+        *(
+            "--set",
+            "transforms.outbox.table.field.event.timestamp=created_at",
+            "--column-type",
+            "created_at=timestamp(3)",
+        ),
     ]
     ours, theirs = simulated(*arguments), simulated(*arguments, "--engine", "real")
     assert ours[0] == theirs[0]

@@ -21,7 +21,7 @@ from tests.support.commands import run_command, run_program
 from tests.support.rig import eventually
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
-DATABASES = ["--database", "orders", "--database=shipping_2", "--database", "orders"]
+DATABASES = ["--create-database", "orders", "--create-database=shipping_2", "--create-database", "orders"]
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_databases_are_made_and_shown_as_variables_of_their_names(home: dict[str
 def test_a_database_that_cannot_be_made_is_refused_before_anything_starts(
     name: str, home: dict[str, str], folder: StackFolder
 ) -> None:
-    done = run_command("stack", "up", "--name=try", "--no-kafka", "--database", name, env=home)
+    done = run_command("stack", "up", "--name=try", "--no-kafka", "--create-database", name, env=home)
     assert done.returncode == 2
     assert "is not a name for a new database" in done.stderr
     assert not folder.path.exists()

@@ -42,7 +42,7 @@ def test_watch_and_status_tell_of_the_slot_and_resume_refuses(
     assert status.returncode == 1
     assert [each["code"] for each in row["findings"]] == [code]
     assert f"{code}: " in run_command("status", deployed.name, env=env).stdout
-    refused = run_command("resume", deployed.name, "--stable-seconds=0", env=env)
+    refused = run_command("resume", deployed.name, "--stable-for=0s", env=env)
     assert (refused.returncode, text in refused.stderr, "republish" in refused.stderr) == (1, True, True)
     assert deployed.client.find_status(deployed.name).state == "STOPPED"
 
@@ -52,5 +52,5 @@ def test_a_slot_that_holds_everything_is_no_finding(deployed: Pipeline, capsys: 
     deployed.write(1)
     env = deployed.stack.environment() | {"CDC_OUTBOX_DSN": deployed.dsn}
     assert "DB5" not in watched(deployed, capsys)
-    assert run_command("resume", deployed.name, "--stable-seconds=0", env=env).returncode == 0
+    assert run_command("resume", deployed.name, "--stable-for=0s", env=env).returncode == 0
     assert run_command("status", deployed.name, env=env).returncode == 0

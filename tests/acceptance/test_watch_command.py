@@ -25,7 +25,7 @@ def env(pipeline: Pipeline) -> dict[str, str]:
 
 @contextmanager
 def watching(*arguments: str, env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "cdc_outbox", "watch", *arguments, "--interval=0.1"]
+    command = [sys.executable, "-m", "cdc_outbox", "watch", *arguments, "--interval=0.1s"]
     with subprocess.Popen(
         command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as watch:
@@ -45,7 +45,7 @@ def test_a_task_that_failed_is_restarted_until_it_runs_and_the_watch_ends_when_t
 ) -> None:
     with deployed.role_of_its_own() as role:
         deployed.client.put_config(render(deployed.spec) | {"database.user": role})
-        with watching(deployed.name, "--first-pause=0.5", env=env) as watch, deployed.connect() as connection:
+        with watching(deployed.name, "--first-pause=0.5s", env=env) as watch, deployed.connect() as connection:
             line_with(watch, "connector RUNNING, 1 task RUNNING")
             connection.execute(f"alter role {role} nologin".encode())
             deployed.client.restart(deployed.name, only_failed=False)
@@ -67,7 +67,7 @@ def test_what_does_not_come_up_is_given_up_loudly(pipeline: Pipeline, env: dict[
     pipeline.deploy(stable_seconds=0)
     pipeline.client.put_config(broken(render(pipeline.spec)))
     eventually(lambda: is_failed(pipeline), "the task to fail")
-    done = run_command("watch", pipeline.name, "--give-up-after=2", "--first-pause=0.1", "--interval=0.1", env=env)
+    done = run_command("watch", pipeline.name, "--give-up-after=2", "--first-pause=0.1s", "--interval=0.1s", env=env)
     assert done.returncode == 1
     assert "restart 2 of 2" in done.stdout
     assert f"error: {pipeline.name} is given up after 2 restarts" in done.stderr

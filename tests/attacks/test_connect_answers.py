@@ -112,8 +112,8 @@ def attack(command: list[str], answer: Callable[[Asked], Answer | object]) -> st
             *command,
             env={
                 "CDC_OUTBOX_CONNECT_URL": url,
-                "CDC_OUTBOX_CONNECT_PATIENCE": "0",
-                "CDC_OUTBOX_TIMEOUT": "1",
+                "CDC_OUTBOX_CONNECT_PATIENCE": "0s",
+                "CDC_OUTBOX_TIMEOUT": "1s",
                 "GITHUB_TOKEN": SECRET,
             },
         )

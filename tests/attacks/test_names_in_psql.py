@@ -28,7 +28,7 @@ def test_psql_obeys_no_name_of_a_printed_script(outbox_stack: Stack, name: str, 
     text = MINIMAL.replace("user: orders_connector", f"user: {json.dumps('c' + name)}")
     spec.write_text(f"{text}outbox: {{table: {json.dumps(name)}}}\n")
     dsn = outbox_stack.postgres.create_database(f"hostile_{list(NAMES.values()).index(name)}")
-    printed = run_command("init", spec, "--sql", "--grants", "--writer", f"w{name}", "--inbox")
+    printed = run_command("init", spec, "--sql", "--grants", "--writer-role", f"w{name}", "--inbox")
     assert printed.returncode == 0 or "control character" in printed.stderr
     psql = [postgres_program("psql"), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-d", dsn]
     subprocess.run(psql, input=printed.stdout, text=True, cwd=tmp_path, check=True)

@@ -75,7 +75,7 @@ def test_a_planted_function_makes_no_superuser(outbox_stack: Stack, planted: str
     spec = tmp_path / "orders.yaml"
     spec.write_text(for_any_database(MINIMAL))
     dsn = outbox_stack.postgres.create_database(f"planted_{planted}")
-    grants = run_command("init", spec, "--inbox", "--grants", "--migrator", MIGRATOR).stdout
+    grants = run_command("init", spec, "--inbox", "--grants", "--migrator-role", MIGRATOR).stdout
     script = run_command("init", spec, "--inbox", "--sql").stdout
     psql(dsn, script)
     psql(dsn, grants)
@@ -195,7 +195,7 @@ def test_operators_commands_call_nothing_that_was_planted(deployed: Pipeline, tm
         ("verify", spec, "--consumer", "shipping", "--settle", "0s"),
         ("prune", spec, "--keep", "0s", "--dry-run", "--without-topics"),
         ("parked", "list", "--consumer", "shipping"),
-        ("purge-inbox", "--horizon-days", "30", "--accept-shorter-horizon", "--dry-run"),
+        ("purge-inbox", "--horizon", "30d", "--accept-shorter-horizon", "--dry-run"),
     ):
         done = run_command(*command, env=env)
         assert done.returncode in {0, 3}, done.stderr

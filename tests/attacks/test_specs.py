@@ -14,7 +14,7 @@ from tests.support.commands import run_command
 from tests.support.configs import CLEAN
 from tests.support.specs import ORDERS
 
-COMMANDS = [["lint"], ["lint", "--output=ci"], ["render"], ["init", "--sql"], ["init", "--grants"]]
+COMMANDS = [["lint"], ["lint", "--report=ci"], ["render"], ["init", "--sql"], ["init", "--grants"]]
 SPEC: dict[str, Any] = {
     **yaml.safe_load(ORDERS.read_text()),
     "overrides": {"database.sslmode": "verify-full", "heartbeat.action.query": "select 1"},
@@ -47,7 +47,7 @@ def changed(content: Any, place: Place, text: str) -> Any:
 
 
 def attack(file: Path, marker: Path, *command: str) -> None:
-    done = run_command(*command, file, env={"GITHUB_TOKEN": SECRET, "CDC_OUTBOX_CONNECT_PATIENCE": "0"})
+    done = run_command(*command, file, env={"GITHUB_TOKEN": SECRET, "CDC_OUTBOX_CONNECT_PATIENCE": "0s"})
     assert done.returncode in {0, 1, 2, 3, 75}, done.stderr
     assert_harmless(done.stdout, is_document=True)
     assert_harmless(done.stderr)

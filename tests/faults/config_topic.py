@@ -40,7 +40,7 @@ def lose_config_topic(stack: Stack, folder: Path) -> Loss:
     release = Release.begin(Pipeline.make(stack), folder)
     delete_topic(stack, _TOPIC)
     # Connect itself takes most of a minute for each no.
-    done = release.deploy("--connect-patience=1", seconds=300)
+    done = release.deploy("--connect-patience=1s", seconds=300)
     release.runs_as_before()
     for worker in stack.workers:
         worker.kill()

@@ -28,15 +28,15 @@ AGGREGATES = ("a", "b", "c")
 _SECONDS = 20
 """For how long a step may wait for what it needs."""
 _COMMANDS = (
-    ("deploy-connector", "--stable-seconds=0"),
-    ("deploy-connector", "--earlier-events=republish", "--stable-seconds=0"),
-    ("recover", "--yes", "--stable-seconds=0"),
+    ("deploy-connector", "--stable-for=0s"),
+    ("deploy-connector", "--earlier-events=republish", "--stable-for=0s"),
+    ("recover", "--yes", "--stable-for=0s"),
     ("stop",),
-    ("resume", "--stable-seconds=0"),
+    ("resume", "--stable-for=0s"),
 )
 """What somebody runs at any time, whether it is of use or not."""
 _PRUNE = ("prune", "--keep=0s", "--wait=0s")
-_PURGE = ("purge-inbox", "--horizon-days=0.00001", "--accept-shorter-horizon")
+_PURGE = ("purge-inbox", "--horizon=0.00001d", "--accept-shorter-horizon")
 _KILLED = (*_COMMANDS, _PRUNE, _PURGE, ("recover", "--accept", "--by=history"))
 """What is killed at a random moment, and then run again."""
 
@@ -272,7 +272,7 @@ class History:
 
     def reset(self) -> None:
         """Stop the consumer, have it read its topics from their beginning, killed once, and start it again."""
-        options = ("reset", "--offsets", f"--consumer={self.service.name}", f"--inbox-dsn={self.service.dsn}")
+        options = ("reset", "--offsets-only", f"--consumer={self.service.name}", f"--inbox-dsn={self.service.dsn}")
         self.stop_consumer()
         self.log.append(f"  {self.program.kill(*options)}")
         self._run(*options)

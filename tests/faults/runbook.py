@@ -15,7 +15,7 @@ from tests.support.service import Service
 
 ROUNDS = 10
 """How often a person looks again before giving up."""
-_REPUBLISH = ("deploy-connector", "--earlier-events=republish", "--stable-seconds=0")
+_REPUBLISH = ("deploy-connector", "--earlier-events=republish", "--stable-for=0s")
 _WENT_BACK = frozenset({"OP401", "DB514"})
 """``producer-database.md``."""
 _LOST_SLOT = frozenset({"DB511", "DB512", "DB513", "DB515", "OP402", "OP403", "OP404"})
@@ -98,7 +98,7 @@ class Runbook:
         elif self.left:
             self._deploy()
         elif self.own.pipeline.client.find_status(self.own.pipeline.name).is_halted:
-            self.run("resume", "--stable-seconds=0")
+            self.run("resume", "--stable-for=0s")
         else:
             return self._compare()
         return True
@@ -139,14 +139,14 @@ class Runbook:
 
     def _deploy(self) -> None:
         """Start a connector that does not run, and no more (``failover.md``, step 2)."""
-        done = self.run("deploy-connector", "--stable-seconds=0")
+        done = self.run("deploy-connector", "--stable-for=0s")
         if "--earlier-events" in done.stderr:
             self._republish()
 
     def _follow_restore(self) -> None:
         """Follow ``producer-database.md`` from step 1; what is to be restored is restored."""
         self.run("stop")
-        self.run("recover", "--stable-seconds=0")
+        self.run("recover", "--stable-for=0s")
         if self._republish() and self._begin_incarnation():
             self.run("recover", "--accept", "--by=runbook")
 
@@ -165,8 +165,8 @@ class Runbook:
             now = read_source(self.own.pipeline.spec.outbox, Catalog(connection, Psycopg()))
         following = Source(self.source.name, self.source.incarnation + 1)
         self.run("stop")
-        done = self.run("init", "--new-incarnation", f"--from={now}", f"--to={following}")
-        self.run("resume", "--stable-seconds=0")
+        done = self.run("init", "--new-incarnation", f"--from-source={now}", f"--to-source={following}")
+        self.run("resume", "--stable-for=0s")
         if done.returncode == 0:
             self._begun, self.source = True, following
         return self._begun

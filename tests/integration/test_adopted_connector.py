@@ -109,10 +109,10 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
     spec, name = tmp_path / "orders.yaml", team.config["name"]
     env = connect_of(team.stack)
 
-    done = run_command("adopt", "--connector", name, "--aggregate", "order", "-f", str(spec), env=env)
+    done = run_command("adopt", "--connector", name, "--aggregate-type", "order", "-f", str(spec), env=env)
     assert done.returncode == 0, done.stderr
     assert spec.read_text().startswith(f"# Made by `cdc-outbox adopt` from the connector {name} in Kafka Connect.\n")
-    deployed = run_command("deploy-connector", str(spec), "--dsn", team.dsn, "--stable-seconds", "0", env=env)
+    deployed = run_command("deploy-connector", str(spec), "--dsn", team.dsn, "--stable-for", "0s", env=env)
     assert deployed.returncode == 0, deployed.stderr
 
     team.write(2)
@@ -123,7 +123,7 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
     assert "__debezium.context.connectorName" in dict(messages[-1].headers)
     assert team.slots() == [f"{team.name}_by_hand"]
 
-    again = run_command("adopt", "--connector", name, "--aggregate", "order", env=env)
+    again = run_command("adopt", "--connector", name, "--aggregate-type", "order", env=env)
     assert (again.returncode, "CC952" in again.stderr) == (0, False)
 
 

@@ -143,7 +143,13 @@ def test_a_table_with_names_of_its_own_and_a_sequence_is_numbered(adopted: Pipel
     with adopted.connect() as connection:
         eventually(lambda: not one(connection, active, adopted.spec.database.slot), "the connector to leave its slot")
     done = run_command(
-        "init", str(tmp_path / "spec.yaml"), "--new-incarnation", "--from", f"{adopted.name}.1", "--dsn", adopted.dsn
+        "init",
+        str(tmp_path / "spec.yaml"),
+        "--new-incarnation",
+        "--from-source",
+        f"{adopted.name}.1",
+        "--dsn",
+        adopted.dsn,
     )
     assert done.returncode == 0, done.stderr
     with psycopg.connect(adopted.dsn) as connection:

@@ -144,7 +144,7 @@ def test_nothing_of_the_outboxs_own_life_is_undone(make: Make) -> None:
     service.declare(METADATA, BLOCKS["python"], options=", compare_server_default=True, include_schemas=True")
     service.revise()
     service.upgrade()
-    begin = ["--new-incarnation", "--from", "orders.1", "--dsn", dsn]
+    begin = ["--new-incarnation", "--from-source", "orders.1", "--dsn", dsn]
     assert run_command("init", "connectors/orders.yaml", *begin).returncode == 0
     assert run_command("partitions", "connectors/orders.yaml", "--ahead=9", "--dsn", dsn).returncode == 0
     assert service.is_settled()

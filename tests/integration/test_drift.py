@@ -120,7 +120,7 @@ def test_a_renamed_spec_is_found_by_check_and_gets_no_publication(dsn: str, spec
     spec.write_text(spec.read_text().replace("name: drift\n", "name: shop\n", 1))
     assert ("DB333", "public.outbox_heads.source") in found(spec, dsn)
     done = run_command("init", str(spec), "--dsn", dsn)
-    assert (done.returncode, "--new-incarnation --from drift.1" in done.stderr) == (1, True)
+    assert (done.returncode, "--new-incarnation --from-source drift.1" in done.stderr) == (1, True)
     assert ("DB401", "shop_outbox") in found(spec, dsn)
 
 
@@ -138,7 +138,8 @@ def test_check_names_what_it_checked_and_what_it_did_not(dsn: str, spec: Path) -
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
         "as init makes them: outbox public.outbox, publication drift_outbox\n"
-        "roles are checked only if they are named: --writer ROLE --connector connector --migrator ROLE --pruner ROLE\n"
+        "roles are checked only if they are named: --writer-role ROLE --connector-role connector --migrator-role ROLE "
+        "--pruner-role ROLE\n"
     )
 
 
@@ -150,17 +151,17 @@ def test_of_messages_the_heads_alone_are_checked(dsn: str, tmp_path: Path) -> No
     assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
     assert found(spec, dsn) == []
     # A connector of its own: the one of all tests would be made without its password here.
-    roles = ("--writer=drift_message_writer", "--connector=drift_connector")
+    roles = ("--writer-role=drift_message_writer", "--connector-role=drift_connector")
     grants = run_command("init", str(spec), "--grants", *roles).stdout
     assert 'public"."outbox" to' not in grants
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(grants.encode())
         connection.execute("alter table outbox_heads set unlogged")
-    done = run_command("init", str(spec), "--check", "--writer=drift_message_writer", "--dsn", dsn)
+    done = run_command("init", str(spec), "--check", "--writer-role=drift_message_writer", "--dsn", dsn)
     assert [line.split(": ")[1].split()[1] for line in done.stdout.splitlines()] == ["DB323"]
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("alter table outbox_heads set logged")
 
-    begun = run_command("init", str(spec), "--new-incarnation", "--from", "drift.1", "--dsn", dsn)
+    begun = run_command("init", str(spec), "--new-incarnation", "--from-source", "drift.1", "--dsn", dsn)
     assert (begun.returncode, begun.stdout) == (0, "public.outbox: drift.1 -> drift.2\n")
     assert found(spec, dsn) == []

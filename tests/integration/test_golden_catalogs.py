@@ -131,7 +131,7 @@ def test_the_privileges_on_mariadb(mariadb: MariaDb, tmp_path: Path) -> None:
     place = Place.on_mariadb(tmp_path, mariadb)
     place.made()
     assert place.init("--inbox").returncode == 0
-    names = [f"--{kind}={place.name}_{kind}" for kind in ("writer", "migrator", "consumer")]
+    names = [f"--{kind}-role={place.name}_{kind}" for kind in ("writer", "migrator", "consumer")]
     printed = run_command("init", place.spec, "--inbox", "--grants", *names)
     assert printed.returncode == 0, printed.stderr
     try:

@@ -8,11 +8,11 @@ from tests.support.commands import run_command
 from tests.support.golden import golden, neutral
 from tests.support.specs import MINIMAL
 
-COMMANDS = ("topics create x.yaml", "doctor x.yaml", "status --rates 1")
+COMMANDS = ("topics create x.yaml", "doctor x.yaml", "status --rates 1s")
 SILENT = {
     "CDC_OUTBOX_DSN": "postgresql://me@127.0.0.1:1/orders?connect_timeout=1",
     "CDC_OUTBOX_CONNECT_URL": "http://127.0.0.1:1",
-    "CDC_OUTBOX_CONNECT_PATIENCE": "0",
+    "CDC_OUTBOX_CONNECT_PATIENCE": "0s",
     "CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1",
 }
 

@@ -26,7 +26,7 @@ def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
 
 
 def begin(pipeline: Pipeline, spec: Path, before: str, *more: str, compares: bool = False) -> Any:
-    command = ("init", str(spec), "--new-incarnation", "--from", before, *more, "--dsn", pipeline.dsn)
+    command = ("init", str(spec), "--new-incarnation", "--from-source", before, *more, "--dsn", pipeline.dsn)
     return run_command(*command, env=connect_of(pipeline.stack) if compares else {})
 
 
@@ -130,10 +130,10 @@ def test_a_later_incarnation_can_be_named_for_a_second_restore_of_the_same_backu
     pipeline: Pipeline, spec: Path
 ) -> None:
     name = pipeline.name
-    refused = begin(pipeline, spec, f"{name}.1", "--to", f"{name}.1")
+    refused = begin(pipeline, spec, f"{name}.1", "--to-source", f"{name}.1")
     assert refused.returncode == 2
     assert f"{name}.1 cannot follow {name}.1: it must be {name}.2 or later" in refused.stderr
-    assert begin(pipeline, spec, f"{name}.1", "--to", f"{name}.3").returncode == 0
+    assert begin(pipeline, spec, f"{name}.1", "--to-source", f"{name}.3").returncode == 0
     assert pipeline.write()[0].source == f"{name}.3"
 
 
@@ -193,7 +193,7 @@ def test_an_outbox_that_comes_after_its_heads_has_their_incarnation(outbox_stack
 
     spec.write_text(for_any_database(Pipeline.text("orders", "outbox: {mode: message}\n")))
     init()
-    init("--new-incarnation", "--from", "orders.1")
+    init("--new-incarnation", "--from-source", "orders.1")
     spec.write_text(rows)
     init()
     init("--check")

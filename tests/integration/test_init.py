@@ -203,7 +203,7 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
     dsn = outbox_stack.postgres.create_database("init_elsewhere")
     spec = tmp_path / "orders.yaml"
     spec.write_text(Pipeline.text("orders"))
-    for way in ([], ["--check"], ["--new-incarnation", "--from", "orders.1"]):
+    for way in ([], ["--check"], ["--new-incarnation", "--from-source", "orders.1"]):
         done = run_command("init", str(spec), *way, "--dsn", dsn)
         assert done.returncode == 2
         assert "the DSN leads to the database 'init_elsewhere', and the spec speaks of 'orders'" in done.stderr
@@ -215,10 +215,10 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
     "arguments",
     [
         ["--check", "--sql"],
-        ["--check", "--new-incarnation", "--from", "orders.1"],
-        ["--from", "orders.1"],
-        ["--to", "orders.3"],
-        ["--check", "--consumer", "shipping_consumer"],
+        ["--check", "--new-incarnation", "--from-source", "orders.1"],
+        ["--from-source", "orders.1"],
+        ["--to-source", "orders.3"],
+        ["--check", "--consumer-role", "shipping_consumer"],
     ],
 )
 def test_what_contradicts_itself_is_refused(spec: Path, arguments: list[str]) -> None:

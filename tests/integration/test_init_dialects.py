@@ -136,7 +136,7 @@ def test_an_adopted_table_is_only_numbered(place: Place) -> None:
     )
     place.made()
     assert place.found() == []
-    begun = place.init("--new-incarnation", "--from", "orders.1")
+    begun = place.init("--new-incarnation", "--from-source", "orders.1")
     assert (begun.returncode, begun.stdout) == (0, f"{place.outbox}: orders.1 -> orders.2\n"), begun.stderr
 
 
@@ -241,7 +241,7 @@ def test_emptied_heads_are_found_until_a_new_incarnation_begins(place: Place) ->
     assert place.found() == []
     place.query("delete from outbox_heads")
     assert place.found() == [("DB325", f"{place.outbox}_heads")]
-    assert place.init("--new-incarnation", "--from", "orders.1").returncode == 0
+    assert place.init("--new-incarnation", "--from-source", "orders.1").returncode == 0
     assert place.found() == []
 
 
@@ -249,9 +249,9 @@ def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) ->
     place.made()
     assert [write(place), write(place, aggregate_id="7")] == [("orders.1", 1), ("orders.1", 1)]
     before = place.query("select * from outbox order by id")
-    begin = ["--new-incarnation", "--from", "orders.1"]
+    begin = ["--new-incarnation", "--from-source", "orders.1"]
     unnamed = place.init("--new-incarnation")
-    assert (unnamed.returncode, "the table's source is orders.1: --from orders.1" in unnamed.stderr) == (2, True)
+    assert (unnamed.returncode, "the table's source is orders.1: --from-source orders.1" in unnamed.stderr) == (2, True)
     begun = place.init(*begin)
     assert (begun.returncode, begun.stdout) == (0, f"{place.outbox}: orders.1 -> orders.2\n"), begun.stderr
     again = place.init(*begin)
@@ -265,11 +265,11 @@ def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) ->
     )
     outbox = Outbox(table=OutboxTable(), contract=NUMBERED_BY_CALLER)
     assert write(place, outbox, aggregate_id="9", sequence=7) == ("orders.2", 7)
-    assert place.init("--new-incarnation", "--from", "orders.2", "--to", "orders.9").returncode == 0
+    assert place.init("--new-incarnation", "--from-source", "orders.2", "--to-source", "orders.9").returncode == 0
     assert write(place) == ("orders.9", 1)
     assert place.init().returncode == 0
     assert write(place) == ("orders.9", 2)
-    wrong = place.init("--new-incarnation", "--from", "orders.4")
+    wrong = place.init("--new-incarnation", "--from-source", "orders.4")
     assert (wrong.returncode, "the source is orders.9, not orders.4" in wrong.stderr) == (1, True)
 
 
@@ -285,7 +285,7 @@ def test_a_source_is_read_whatever_it_is_made_of(on_mariadb: Place) -> None:
 
 
 def test_on_sqlite_what_would_be_lost_is_named_instead(on_sqlite: Place) -> None:
-    begin = ["--new-incarnation", "--from", "orders.1"]
+    begin = ["--new-incarnation", "--from-source", "orders.1"]
     on_sqlite.made()
     on_sqlite.query("create index mine on outbox (type)", "alter table outbox add column note text")
     done = on_sqlite.init(*begin)
@@ -300,17 +300,17 @@ def test_on_mariadb_a_long_transaction_is_not_waited_for_longer_than_writers_can
     on_mariadb.made()
     with on_mariadb.connect() as connection:
         Outbox().add(connection, ORDER)
-        done = on_mariadb.init("--new-incarnation", "--from", "orders.1")
+        done = on_mariadb.init("--new-incarnation", "--from-source", "orders.1")
         assert done.returncode == 75
         assert "Another transaction was in the way" in done.stderr
         connection.rollback()
-    assert on_mariadb.init("--new-incarnation", "--from", "orders.1").returncode == 0
+    assert on_mariadb.init("--new-incarnation", "--from-source", "orders.1").returncode == 0
 
 
 def test_a_database_other_than_the_specs_is_refused(on_mariadb: Place, mariadb: MariaDb, tmp_path: Path) -> None:
     other = Place.on_mariadb(tmp_path, mariadb)
     on_mariadb.spec.write_text(on_mariadb.spec.read_text().replace(other.name, on_mariadb.name))
-    for way in ([], ["--check"], ["--new-incarnation", "--from", "orders.1"]):
+    for way in ([], ["--check"], ["--new-incarnation", "--from-source", "orders.1"]):
         done = on_mariadb.init(*way, dsn=other.dsn)
         assert done.returncode == 2
         assert f"the DSN leads to the database '{other.name}', and the spec speaks of '{on_mariadb.name}'" in (
@@ -343,7 +343,7 @@ def test_what_is_postgresqls_alone_is_refused(place: Place) -> None:
 
 
 def test_sqlite_says_that_it_has_no_roles(on_sqlite: Place) -> None:
-    for way in (["--grants"], ["--check", "--writer", "orders_writer"]):
+    for way in (["--grants"], ["--check", "--writer-role", "orders_writer"]):
         done = on_sqlite.init(*way)
         assert done.returncode == 2
         assert "SQLite has no roles: who may write the file may do everything" in done.stderr

@@ -162,7 +162,7 @@ def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
             f"insert into inbox select '{consumer}', event_id, claim_token, claimed_at from inbox "  # noqa: S608
             f"where consumer = '{CONSUMER}'"
         )
-    purge = ["purge-inbox", "--horizon-days=30", "--accept-shorter-horizon"]
+    purge = ["purge-inbox", "--horizon=30d", "--accept-shorter-horizon"]
     assert "forgotten  nothing: no ids were made before" in run_here(*purge).stdout  # all of them were claimed today
     long_ago = (NOW - timedelta(days=40)).strftime("%Y-%m-%dT%H:%M:%S.000")
     place.query(f"update inbox set claimed_at = '{long_ago}'")  # noqa: S608

@@ -208,7 +208,7 @@ def test_init_turns_the_publication_to_the_root(daily: Pipeline, spec: Path) -> 
 
 def test_a_new_incarnation_is_that_of_every_partition(daily: Pipeline, spec: Path) -> None:
     run_command("init", str(spec), "--dsn", daily.dsn)
-    done = run_command("init", str(spec), "--new-incarnation", "--from", f"{daily.name}.1", "--dsn", daily.dsn)
+    done = run_command("init", str(spec), "--new-incarnation", "--from-source", f"{daily.name}.1", "--dsn", daily.dsn)
     assert done.returncode == 0, done.stderr
     with psycopg.connect(daily.dsn) as connection:
         outbox = Outbox(spec=daily.spec)

@@ -68,7 +68,7 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
     way, env = ("--dsn", pipeline.dsn), connect_of(pipeline.stack)
     brokers = ("--bootstrap-servers", pipeline.stack.broker.bootstrap_servers)
     assert codes(spec, pipeline.dsn) == []
-    deployed = run_here("deploy-connector", str(spec), *way, "--stable-seconds", "0", env=env)
+    deployed = run_here("deploy-connector", str(spec), *way, "--stable-for", "0s", env=env)
     assert deployed.returncode == 0, deployed.stderr
     looked = run_here("preflight", str(spec), *way, *brokers, env=env)
     assert (looked.returncode, looked.stdout) == (0, ""), looked.stdout

@@ -238,7 +238,7 @@ def test_an_earlier_place_in_the_binlog_repeats_events_and_a_later_one_leaves_th
     eventually(lambda: orders.messages() == before + 2, "both to come")
     orders.halt()
     had = orders.messages()
-    done = run_command("offsets", "set", NAME, "--to", first, env=env)
+    done = run_command("offsets", "set", NAME, "--to-offset", first, env=env)
     assert (done.returncode, "comes again" in done.stdout) == (0, True), done.stdout
     orders.go_on()
     eventually(lambda: orders.messages() == had + 2, "both to come again")
@@ -249,9 +249,9 @@ def test_an_earlier_place_in_the_binlog_repeats_events_and_a_later_one_leaves_th
     file, place, *_ = orders.query("show master status")[0]
     [(gtids,)] = orders.query("select @@gtid_binlog_pos")
     end = json.dumps({"file": file, "pos": place, "gtids": gtids})
-    refused = run_command("offsets", "set", NAME, "--to", end, env=env)
+    refused = run_command("offsets", "set", NAME, "--to-offset", end, env=env)
     assert (refused.returncode, "never published" in refused.stderr) == (1, True)
-    done = run_command("offsets", "set", NAME, "--to", end, "--yes", env=env)
+    done = run_command("offsets", "set", NAME, "--to-offset", end, "--yes", env=env)
     assert done.returncode == 0, done.stderr
     orders.go_on()
     orders.write(1)
@@ -268,7 +268,7 @@ def test_what_an_offset_was_moved_over_stays(orders: Orders) -> None:
     [(gtids,)] = orders.query("select @@global.gtid_binlog_pos")
     # Without the numbers of events and rows in a transaction, which it would pass over in the next one.
     moved = json.dumps({"file": file, "pos": end, "gtids": gtids})
-    done = run_command("offsets", "set", NAME, "--to", moved, "--yes", env=orders.stack.environment())
+    done = run_command("offsets", "set", NAME, "--to-offset", moved, "--yes", env=orders.stack.environment())
     assert done.returncode == 0, done.stderr
     orders.go_on()
     orders.written -= 3

@@ -55,9 +55,9 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_until_it_is_accepted(
     assert (pruned.returncode, "went back" in pruned.stderr) == (1, True), pruned.stderr
     assert "OP401" in own.watch()
     pass_over(own)
-    left = own.run("recover", "--yes", "--stable-seconds=0")
+    left = own.run("recover", "--yes", "--stable-for=0s")
     assert (left.returncode, "only the rows of the table" in left.stderr) == (1, True), left.stdout
-    republished = own.run("deploy-connector", "--earlier-events=republish", "--stable-seconds=0")
+    republished = own.run("deploy-connector", "--earlier-events=republish", "--stable-for=0s")
     assert republished.returncode == 0, republished.stderr
     assert own.published_ids() == {event.id for event in (*before, *after)}
     own.beat()
@@ -100,12 +100,12 @@ def test_what_the_slot_holds_is_published_only_if_it_stands_before_a_heartbeat_t
     own.write_heartbeats()
     asked = own.run("recover")
     assert (asked.returncode, "where its slot stands" in asked.stderr) == (1, not confirms), asked.stderr
-    done = own.run("recover", "--yes", "--stable-seconds=0")
+    done = own.run("recover", "--yes", "--stable-for=0s")
     assert (done.returncode, "only the rows of the table" in done.stderr) == (1, confirms), done.stderr
     if confirms:
         return
     assert f"cdc-outbox resume {own.pipeline.name}" in done.stderr
-    assert own.run("resume", "--stable-seconds=0").returncode == 0
+    assert own.run("resume", "--stable-for=0s").returncode == 0
     eventually(lambda: own.published_ids() == {event.id for event in (*before, *after)}, "the events since the restore")
     assert own.run("recover", "--accept").returncode == 0
 

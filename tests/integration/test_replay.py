@@ -285,7 +285,7 @@ def test_the_command_says_what_became_of_the_messages(service: Service, env: dic
     assert [each for each in document["fates"] if each["messages"]] == [
         {"fate": "duplicate", "messages": 3, "first": str(first)}
     ]
-    done = run_command("replay", "service:consumer", "--type", "OrderPlacd", env=env)
+    done = run_command("replay", "service:consumer", "--event-type", "OrderPlacd", env=env)
     assert (done.returncode, done.stdout) == (0, "no message is selected\n")
     assert done.stderr == "hint: The topics hold OrderPlaced. Did you mean 'OrderPlaced'?\n"
     done = run_command("replay", "service:consumer", "--offsets", "1:5", env=env)

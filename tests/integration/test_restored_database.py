@@ -287,10 +287,10 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_once_that_is_a
         "CDC_OUTBOX_INBOX_DSN": service.dsn,
         "CDC_OUTBOX_BOOTSTRAP_SERVERS": service.pipeline.stack.broker.bootstrap_servers,
     }
-    reset = ("reset", str(spec), "--consumer", service.name, "--offsets")
+    reset = ("reset", str(spec), "--consumer", service.name, "--offsets-only")
     document = json.loads(run_command(*reset, "--dry-run", "--output=json", env=env).stdout)
     assert (document["kind"], document["isDryRun"], document["offsets"]) == ("Reset", True, 1)
-    for option, answer in (("--dry-run", "would be forgotten"), ("--offsets", "forgotten")):
+    for option, answer in (("--dry-run", "would be forgotten"), ("--offsets-only", "forgotten")):
         with pytest.raises(TopicReplacedError):
             service.run_to_its_end()
         done = run_command(*reset, option, env=env)

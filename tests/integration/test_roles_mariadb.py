@@ -43,7 +43,7 @@ def accounts(place: Place) -> list[str]:
 
 def grant(place: Place, *options: str) -> None:
     """Run what is printed, twice, and give everybody a password."""
-    names = [f"--{kind}={place.name}_{kind}" for kind in ("writer", "migrator")]
+    names = [f"--{kind}-role={place.name}_{kind}" for kind in ("writer", "migrator")]
     printed = run_here("init", str(place.spec), "--grants", *names, *options)
     assert printed.returncode == 0, printed.stderr
     statements = [part for part in printed.stdout.rstrip().removesuffix(";").split(";\n") if part.strip()]
@@ -144,7 +144,7 @@ def test_the_migrator_makes_adds_checks_and_begins_incarnations(place: Place) ->
     made = place.init(dsn=dsn)
     assert made.returncode == 0, made.stderr
     place.write_spec("outbox: {headers: {tenant: x-tenant}}\n")
-    for way in ([], ["--new-incarnation", "--from", "orders.1"], ["--check"]):
+    for way in ([], ["--new-incarnation", "--from-source", "orders.1"], ["--check"]):
         done = place.init(*way, dsn=dsn)
         assert (done.returncode, done.stderr.count("error")) == (0, 0), done.stdout + done.stderr
     with closing(connect_pymysql(address)) as connection:
@@ -157,14 +157,14 @@ def test_the_migrator_makes_adds_checks_and_begins_incarnations(place: Place) ->
             "drop table outbox_heads",
             "create table mine (a int)",
         )
-    others = place.init("--check", "--writer=somebody", dsn=dsn)
+    others = place.init("--check", "--writer-role=somebody", dsn=dsn)
     assert others.returncode == 1
     assert "SELECT command denied" in others.stderr
 
 
 def grant_migrator(place: Place) -> None:
     """Run only the migrator's statements: the tables of the others are not there yet."""
-    printed = run_here("init", str(place.spec), "--grants", f"--migrator={place.name}_migrator").stdout
+    printed = run_here("init", str(place.spec), "--grants", f"--migrator-role={place.name}_migrator").stdout
     own = printed[printed.index(f"-- {place.name}_migrator") :]
     place.query(*own.rstrip().removesuffix(";").split(";\n"))
 
@@ -172,7 +172,7 @@ def grant_migrator(place: Place) -> None:
 def test_what_was_granted_is_found_to_be_right(place: Place) -> None:
     place.made()
     grant(place)
-    roles = [f"--{kind}={place.name}_{kind}" for kind in ("writer", "connector", "migrator")]
+    roles = [f"--{kind}-role={place.name}_{kind}" for kind in ("writer", "connector", "migrator")]
     done = place.init("--check", *roles)
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
 
@@ -199,7 +199,7 @@ def test_what_a_role_lacks_and_what_it_has_beyond_is_found(place: Place, change:
     grant(place)
     role = f"{place.name}_{kind}"
     place.query(change.format(f"'{role}'@'%'", database=place.name))
-    done = place.init("--check", f"--{kind}={role}")
+    done = place.init("--check", f"--{kind}-role={role}")
     assert done.returncode == 3
     assert finding in done.stdout
     assert done.stdout.count("\n") <= 2
@@ -207,11 +207,11 @@ def test_what_a_role_lacks_and_what_it_has_beyond_is_found(place: Place, change:
 
 def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> None:
     init = ["init", "--inbox", "--dsn", place.dsn]
-    role = f"--consumer={place.name}_consumer"
+    role = f"--consumer-role={place.name}_consumer"
     assert run_here(*init).returncode == 0
-    printed = run_here(*init, "--grants", role, f"--migrator={place.name}_migrator")
+    printed = run_here(*init, "--grants", role, f"--migrator-role={place.name}_migrator")
     place.query(*printed.stdout.rstrip().removesuffix(";").split(";\n"))
-    checked = run_here(*init, "--check", role, f"--migrator={place.name}_migrator")
+    checked = run_here(*init, "--check", role, f"--migrator-role={place.name}_migrator")
     assert (checked.returncode, checked.stdout) == (0, "")
     with opened_on(connect_pymysql(let_in(place, "consumer"))) as opened:
         assert opened.claim("1", "2") == {"1", "2"}
@@ -238,9 +238,9 @@ def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> No
 
 def test_a_role_may_be_limited_to_where_it_comes_from(place: Place) -> None:
     place.made()
-    grant(place, f"--writer={place.name}_writer@::1")
+    grant(place, f"--writer-role={place.name}_writer@::1")
     hosts = f"select host from mysql.user where user = '{place.name}_writer'"  # noqa: S608 - our own name
     assert place.query(hosts) == [("::1",)]
-    assert place.init("--check", f"--writer={place.name}_writer@::1").returncode == 0
-    elsewhere = place.init("--check", f"--writer={place.name}_writer")
+    assert place.init("--check", f"--writer-role={place.name}_writer@::1").returncode == 0
+    elsewhere = place.init("--check", f"--writer-role={place.name}_writer")
     assert "DB211: the role does not exist." in elsewhere.stdout

@@ -25,7 +25,7 @@ from tests.support.timings import QUICK_TIMINGS
 PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
 """The installed command."""
 
-_PATIENT = {"CDC_OUTBOX_TIMEOUT": "300"}
+_PATIENT = {"CDC_OUTBOX_TIMEOUT": "300s"}
 """A deployment's new slot waits for every transaction of the server, also those of tests that run beside it."""
 _EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"} | _PATIENT
 """An environment that says nothing about a pipeline."""

@@ -20,8 +20,8 @@ ENVIRONMENTS: tuple[tuple[str, ...], ...] = ((), ("postgres",), ("kafka",), ("ka
 
 SPEC, PARTITIONED, SERVICE = "orders.yaml", "partitioned.yaml", "shipping:consumer"
 DSN = "--dsn=host=127.0.0.1 port=1"
-CONNECT_UP = ("--connect-url=WORKER", "--connect-patience=0")
-CONNECT = ("--connect-url=http://127.0.0.1:1", "--connect-patience=0")
+CONNECT_UP = ("--connect-url=WORKER", "--connect-patience=0s")
+CONNECT = ("--connect-url=http://127.0.0.1:1", "--connect-patience=0s")
 BROKERS = ("--bootstrap-servers=127.0.0.1:1", "--kafka-settings=no-such.properties")
 _NOT_SHOWN = frozenset({"--connect-patience", "--kafka-settings"})
 
@@ -93,8 +93,8 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(DONE, "new orders --database=sqlite"),
     _of(NO_CONNECT, "offsets show orders", *CONNECT),
     _of(NO_DATABASE, "offsets show orders", *CONNECT_UP, DSN),
-    _of(NO_CONNECT, "offsets set orders --to=0/1", *CONNECT),
-    _of(NO_DATABASE, "offsets set orders --to=0/1", *CONNECT_UP, DSN),
+    _of(NO_CONNECT, "offsets set orders --to-offset=0/1", *CONNECT),
+    _of(NO_DATABASE, "offsets set orders --to-offset=0/1", *CONNECT_UP, DSN),
     _of(NO_CONNECT, "offsets reset orders", *CONNECT),
     _of(NO_DATABASE, "offsets reset orders", *CONNECT_UP, DSN),
     _of(NO_DATABASE, "parked export --consumer=shipping", DSN),
@@ -110,8 +110,8 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(NO_DATABASE, f"preflight {SPEC}", DSN, *BROKERS),
     _of(NO_DATABASE, f"prune {SPEC} --keep=7d --without-topics", DSN),
     _of(TO_KAFKA, f"prune {SPEC} --keep=7d", DSN, *BROKERS),
-    _of(NO_DATABASE, "purge-inbox --horizon-days=30 --accept-shorter-horizon", DSN),
-    _of(NO_DATABASE, "purge-inbox --horizon-days=30", DSN, *BROKERS),
+    _of(NO_DATABASE, "purge-inbox --horizon=30d --accept-shorter-horizon", DSN),
+    _of(NO_DATABASE, "purge-inbox --horizon=30d", DSN, *BROKERS),
     _of(TO_KAFKA, f"recover {SPEC}", *CONNECT_UP, DSN, *BROKERS),
     _of(DONE, f"render {SPEC}"),
     _of(TO_KAFKA, f"replay {SERVICE}"),

@@ -87,7 +87,7 @@ class Release:
         spec = self.folder / "spec.yaml"
         spec.write_text(Pipeline.text(self.pipeline.name, IMPATIENT).replace(*change))
         quick = [sys.executable, "-m", "tests.support.quick_program"]
-        command = [*quick, "deploy-connector", str(spec), "--stable-seconds=1", *options]
+        command = [*quick, "deploy-connector", str(spec), "--stable-for=1s", *options]
         env = self.pipeline.stack.environment() | {"PATH": "/usr/bin:/bin", "CDC_OUTBOX_DSN": self.pipeline.dsn}
         if url or self.url:
             env["CDC_OUTBOX_CONNECT_URL"] = url or self.url

@@ -40,7 +40,7 @@ class Operator:
 
     def run(self, command: str, *options: str) -> CompletedProcess[str]:
         """Run a command on the pipeline's spec."""
-        waits = ("--stable-seconds=0",) if command == "deploy-connector" else ()
+        waits = ("--stable-for=0s",) if command == "deploy-connector" else ()
         return run_command(*command.split(), self.spec, *options, *waits, env=self.env)
 
     def findings(self, command: str, *options: str) -> list[dict[str, Any]]:

@@ -60,7 +60,7 @@ class Runbook:
         environment = self.pipeline.stack.environment() | {
             "CDC_OUTBOX_DSN": self.pipeline.dsn,
             "CDC_OUTBOX_INBOX_DSN": self.service.dsn,
-            "CDC_OUTBOX_STABLE_SECONDS": "0",
+            "CDC_OUTBOX_STABLE_FOR": "0s",
             "CDC_OUTBOX_SETTLE": "2s",
         }
         name = self.pipeline.name

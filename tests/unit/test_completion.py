@@ -115,7 +115,7 @@ def test_files_are_completed(line: str) -> None:
     ("line", "offered"),
     [
         ("cdc-outbox parked re", "retry"),
-        ("cdc-outbox deploy-connector --stab", "--stable-seconds"),
+        ("cdc-outbox deploy-connector --stab", "--stable-for"),
         ("cdc-outbox completion z", "zsh"),
         ("cdc-outbox explain sp", " ".join(code for code in explanations() if code.startswith("SP"))),
     ],

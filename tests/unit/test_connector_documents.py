@@ -70,7 +70,7 @@ def connect() -> Iterator[Connect]:
      ("restart", "running", None)],
 )  # fmt: skip
 def test_what_a_connector_does_now(connect: Connect, command: str, state: str, slot: str | None) -> None:
-    runs = ["--stable-seconds=0"] if state == "running" else []
+    runs = ["--stable-for=0s"] if state == "running" else []
     found = connect.document(command, "orders", *runs)
     assert (found["apiVersion"], found["kind"]) == ("cdc-outbox/v1", "ConnectorStates")
     assert found["connectors"] == [{"name": "orders", "state": state, "slot": slot, "error": None}]
@@ -93,7 +93,7 @@ def test_what_stays_of_a_deleted_connector(connect: Connect) -> None:
 
 
 def test_what_offsets_were_and_are(connect: Connect) -> None:
-    found = connect.document("offsets", "reset", "orders", "--yes", "--stable-seconds=0")
+    found = connect.document("offsets", "reset", "orders", "--yes", "--stable-for=0s")
     assert (found["kind"], found["connector"]) == ("OffsetChange", "orders")
     assert (found["before"], found["after"]) == ({"lsn": 42}, None)
     assert isinstance(found["skips"], bool)

@@ -195,7 +195,7 @@ def test_the_command_line_counts_before_a_named_context_and_that_before_variable
     assert shown(**mine) == "dbname=mine http://localhost:1 30 kafka.staging:9092"
     assert shown(CDC_OUTBOX_CONTEXT="staging", **mine) == shown(**mine)
     assert shown("--context=staging", "--dsn=dbname=y") == STAGING.replace(STAGING.split(maxsplit=1)[0], "dbname=y")
-    assert shown("--connect-url=http://a:1,http://b:2", "--connect-patience=5").split()[1:4] == [
+    assert shown("--connect-url=http://a:1,http://b:2", "--connect-patience=5s").split()[1:4] == [
         "http://a:1,",
         "http://b:2",
         "5",

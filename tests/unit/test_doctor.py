@@ -54,7 +54,7 @@ def spec(tmp_path: Path) -> str:
     ],
 )
 def test_only_a_silence_that_passes_is_tried_again_later(spec: str, dsn: list[str], code: int) -> None:
-    silent = ["--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"]
+    silent = ["--connect-url", "http://127.0.0.1:1", "--connect-patience", "0s"]
     done = CliRunner().invoke(cli, ["doctor", spec, *silent, *dsn], standalone_mode=False)
     assert (done.return_value, "OP101" in done.stdout) == (code, True)
 

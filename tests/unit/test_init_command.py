@@ -32,7 +32,7 @@ def test_a_renamed_pipeline_does_not_pass_for_the_former_one(database: Path) -> 
     done = run_command("init", spec, "--dsn", f"sqlite:///{database}")
     assert done.returncode == 1
     assert "the table's source is orders.1, the spec says shop (DB333); nothing was changed" in done.stderr
-    assert "--new-incarnation --from orders.1" in done.stderr
+    assert "--new-incarnation --from-source orders.1" in done.stderr
     assert database.read_bytes() == before
 
 
@@ -41,7 +41,7 @@ def test_who_begins_a_new_incarnation_is_told_which_source_ends(database: Path) 
     spec.write_text(SPEC.format("orders"))
     assert run_command("init", spec, "--dsn", f"sqlite:///{database}").returncode == 0
     done = run_command("init", spec, "--new-incarnation", "--dsn", f"sqlite:///{database}")
-    assert (done.returncode, "the table's source is orders.1: --from orders.1" in done.stderr) == (2, True)
+    assert (done.returncode, "the table's source is orders.1: --from-source orders.1" in done.stderr) == (2, True)
 
 
 def test_what_was_made_begun_and_found_is_a_document(database: Path) -> None:
@@ -67,7 +67,7 @@ def test_what_was_made_begun_and_found_is_a_document(database: Path) -> None:
         assert {each["isChanged"] for each in made["components"]} == {is_changed}
     assert shown("--check")["findings"] == []
     for is_new in (True, False):
-        begun = shown("--new-incarnation", "--from=orders.1", "--to=orders.2")
+        begun = shown("--new-incarnation", "--from-source=orders.1", "--to-source=orders.2")
         assert (begun["kind"], begun["source"], begun["isNew"]) == ("Incarnation", "orders.2", is_new)
     done = run_command("init", spec, "--sql", "--output=json")
     assert (done.returncode, done.stdout) == (2, "")

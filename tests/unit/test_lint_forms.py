@@ -132,7 +132,16 @@ def test_a_connector_in_one_of_several_documents_is_mended_in_its_place() -> Non
 def test_what_render_writes_for_strimzi_is_read_and_clean(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text(f"{MINIMAL}topics: {{name: events, partitions: 3}}\n")
-    settings = ("--set", "connect=c", "--set", "kafka=k", "--set", "secrets=secrets", "--set", "namespace=n")
+    settings = (
+        "--target-option",
+        "connect=c",
+        "--target-option",
+        "kafka=k",
+        "--target-option",
+        "secrets=secrets",
+        "--target-option",
+        "namespace=n",
+    )
     rendered = CliRunner().invoke(cli, ["render", str(spec), "--target", "strimzi", *settings])
     assert rendered.output.count("\n---\n") > 3, rendered.output
     linted = CliRunner().invoke(cli, ["lint", "--strict", "-"], input=rendered.output)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from cdc_outbox.cli import cli, main
 from cdc_outbox.cli.output import ExitCode
+from cdc_outbox.cli.times import Duration, Time
 from tests.support.specs import ORDERS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -88,12 +89,10 @@ def variables_of(option: click.Option) -> list[str]:
 
 
 WITHOUT_VARIABLE = {
-    *("--accept", "--accept-shorter-horizon", "--all", "--force", "--new-incarnation", "--purge", "--replace"),
-    *("--revoke", "--run-effects-again", "--without-topics", "--yes"),
-    *("--aggregate", "--connector", "--database", "--from", "--limit", "--offsets", "--set", "--to", "--topic"),
-    *("--type", "init --consumer", "init --migrator", "init --pruner", "init --writer"),
+    *("--accept", "--accept-shorter-horizon", "--all", "--force", "--new-incarnation", "--offsets-only", "--purge"),
+    *("--replace", "--revoke", "--run-effects-again", "--without-topics", "--yes"),
 }
-"""Options that confirm what one call destroys, and those that mean something else in another command."""
+"""Options that confirm or choose what one call destroys."""
 
 
 @each_command
@@ -103,7 +102,7 @@ def test_a_variable_is_named_as_its_option_and_shown_in_the_help(path: tuple[str
         if option.name == "version":
             continue
         names = sorted((name for name in option.opts if name.startswith("--")), key=len, reverse=True)
-        if {names[0], " ".join([*path, names[0]])} & WITHOUT_VARIABLE:
+        if names[0] in WITHOUT_VARIABLE:
             assert variables_of(option) == [], names
             continue
         assert variables_of(option) == [f"CDC_OUTBOX_{name[2:].replace('-', '_').upper()}" for name in names]
@@ -112,17 +111,82 @@ def test_a_variable_is_named_as_its_option_and_shown_in_the_help(path: tuple[str
 
 def test_every_exception_is_an_option() -> None:
     known = {name for path in COMMANDS for option in options_of(path) for name in option.opts}
-    known |= {f"init {name}" for option in options_of(("init",)) for name in option.opts}
     assert known >= WITHOUT_VARIABLE
 
 
-def test_a_variable_has_a_value_of_one_kind_for_every_command() -> None:
-    kinds: dict[str, set[tuple[str, bool, bool]]] = {}
+def said_first(text: str | None) -> str:
+    """Return the clause with which a help begins; what a command adds stands behind it."""
+    return re.split(r"; |: |\. |\.$", text or "")[0]
+
+
+OF_AN_INBOX = ("baseline", "parked", "purge-inbox", "reset")
+"""Commands about an inbox alone: their --dsn is the inbox's database, and --inbox-dsn another name for it."""
+
+
+def test_an_option_means_the_same_for_every_command() -> None:
+    """Also a variable, which has the option's name: a value for one command is right for all."""
+    meanings: dict[str, dict[object, list[str]]] = {}
     for path in COMMANDS:
         for option in options_of(path):
-            for variable in variables_of(option):
-                kinds.setdefault(variable, set()).add((option.type.name, option.is_flag, option.multiple))
-    assert {variable: kind for variable, kind in kinds.items() if len(kind) > 1} == {}
+            for name in option.opts:
+                if name == "--dsn" and path[0] in OF_AN_INBOX:
+                    continue
+                # What a range is may differ: the shortest interval is no shortest timeout.
+                choices = tuple(getattr(option.type, "choices", ()))
+                form = (type(option.type), choices, option.metavar, option.is_flag, option.multiple)
+                meaning = (said_first(option.help), *form, option.secondary_opts)
+                meanings.setdefault(name, {}).setdefault(str(meaning), []).append(" ".join(path))
+    assert {name: found for name, found in meanings.items() if len(found) > 1} == {}
+
+
+def test_what_takes_a_time_takes_a_time_or_a_duration_with_its_unit() -> None:
+    for path in COMMANDS:
+        for option in options_of(path):
+            timed = {"DURATION": Duration, "TIME": Time}.get(option.metavar or "")
+            assert isinstance(option.type, timed or object), (path, option.opts)
+            assert (timed is not None) == isinstance(option.type, Duration | Time), (path, option.opts)
+            named_for_a_unit = re.search(r"-(ms|seconds|minutes|hours|days|weeks)$|second|minute", option.opts[0])
+            assert named_for_a_unit is None, (path, option.opts)
+            assert not isinstance(option.type, click.types.FloatRange) or option.opts == ["--rate"], (path, option.opts)
+
+
+ARGUMENTS = {
+    "SPEC": "The file that describes a pipeline.",
+    "[SPEC]": "The file that describes a pipeline.",
+    "SPEC...": "The files that describe pipelines; a folder stands for those in it.",
+    "NAME|SPEC": "A connector, by its name or by its spec.",
+    "NAME|PATTERN|SPEC...": "Connectors, by name, by a pattern such as 'orders-*', or by spec; a folder/ stands for "
+    "the specs in it.",
+    "[NAME|PATTERN|SPEC]...": "Connectors, by name, by a pattern such as 'orders-*', or by spec; a folder/ stands for "
+    "the specs in it. Without one, all that there are.",
+    "MODULE:ATTRIBUTE": "A Consumer or an AsyncConsumer; MODULE may lie in the current folder.",
+    "PARKED_ID": "The number that `parked list` shows.",
+    "PARKED_ID...": "The number that `parked list` shows.",
+    "[PARKED_ID]...": "The number that `parked list` shows.",
+}
+"""What several commands take. SPEC where they need what it says, NAME|SPEC where Connect knows the rest."""
+OF_ONE_COMMAND = {
+    ("adopt",): "[CONFIG]",
+    ("completion",): "{bash|zsh|fish}",
+    ("explain",): "[CODE]",
+    ("lint",): "SPEC|CONFIG...",
+    ("new",): "NAME",
+    ("simulate",): "SPEC|CONFIG",
+    ("stack", "logs"): "[PART]",
+    ("stack", "restart"): "[PART]",
+}
+
+
+@each_command
+def test_an_argument_means_the_same_for_every_command(path: tuple[str, ...]) -> None:
+    for argument in command_of(path).params:
+        if isinstance(argument, click.Argument):
+            metavar = argument.make_metavar(click.Context(command_of(path)))
+            assert argument.help
+            if path in OF_ONE_COMMAND:
+                assert metavar == OF_ONE_COMMAND[path]
+            else:
+                assert argument.help == ARGUMENTS[metavar]
 
 
 def test_one_option_says_what_is_printed_and_another_one_where() -> None:
@@ -159,9 +223,8 @@ def test_every_command_prints_its_result_as_json_too(path: tuple[str, ...]) -> N
     assert bool(documents) != (path in WITHOUT_DOCUMENT)
     for option in documents:
         assert (option.default, option.help) in {
-            ("text", "Print text, or one JSON document."),
-            ("text", "Print text, or a JSON object a line."),  # of what runs until it is stopped
-            ("text", "What to print findings as."),
+            ("text", "Print text, or JSON for programs."),
+            ("text", "Print text, or JSON for programs; one object a line."),  # of what runs until it is stopped
         }
 
 
@@ -264,9 +327,9 @@ def test_data_is_alone_on_stdout(arguments: list[str], capsys: pytest.CaptureFix
         (["render", str(ORDERS), "--target", "strimzi"], ExitCode.USAGE),
         (["lint", "/nonexistent.yaml"], ExitCode.USAGE),
         (["explain", "XX999"], ExitCode.USAGE),
-        (["status", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
-        (["delete", str(ORDERS), "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
-        (["pause", "orders", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0"], ExitCode.RETRY),
+        (["status", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0s"], ExitCode.RETRY),
+        (["delete", str(ORDERS), "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0s"], ExitCode.RETRY),
+        (["pause", "orders", "--connect-url", "http://127.0.0.1:1", "--connect-patience", "0s"], ExitCode.RETRY),
         (["status", "--context", "nowhere"], ExitCode.USAGE),
         (["preflight", str(ORDERS), "--dsn", "postgresql://127.0.0.1:1/x"], ExitCode.RETRY),
     ],

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
-from cdc_outbox.cli.connectors import names_of, refuse_unknown
+from cdc_outbox.cli.connectors import names_of, refuse_unknown, specs_of
 from cdc_outbox.errors import CdcOutboxError, ConfigError, ConnectorNotFoundError, ConnectUnavailableError
 from cdc_outbox.text_files.document import did_you_mean
 from tests.support.connect_server import Answer, Asked, answering, connect_that_answers
@@ -101,7 +101,7 @@ def test_what_somebody_halted_is_not_restarted_and_not_waited_for(state: str, mo
         return 200, status if asked.path.endswith("/status") else ["orders"]
 
     with answering(answer) as (url, asked):
-        refused = complaint("restart", "orders", *more, "--connect-url", url, "--timeout", "1")
+        refused = complaint("restart", "orders", *more, "--connect-url", url, "--timeout", "1s")
     assert str(refused) == f"orders is {state}, and a restart leaves it so"
     assert "cdc-outbox resume" in refused.hint
     assert {each.method for each in asked} == {"GET"}
@@ -109,7 +109,7 @@ def test_what_somebody_halted_is_not_restarted_and_not_waited_for(state: str, mo
 
 @pytest.mark.parametrize("command", [["status"], ["offsets", "show", "orders"]])
 def test_whoever_is_waited_for_is_named_while_it_lasts(command: list[str]) -> None:
-    ran = CliRunner().invoke(cli, [*command, "--connect-url", "http://127.0.0.1:9", "--connect-patience", "0.3"])
+    ran = CliRunner().invoke(cli, [*command, "--connect-url", "http://127.0.0.1:9", "--connect-patience", "0.3s"])
     assert isinstance(ran.exception, ConnectUnavailableError)
     assert "waiting: no Kafka Connect worker answers" in ran.stderr
     assert ran.stdout == ""
@@ -127,6 +127,18 @@ def test_a_pattern_names_all_connectors_that_are_called_so() -> None:
     assert names() == sorted(there)
     with pytest.raises(ConnectorNotFoundError, match="'shop-\\*'"):
         names("billing", "shop-*")
+
+
+def test_a_folder_stands_for_the_specs_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "connectors").mkdir()
+    for name in ("billing", "orders"):
+        (tmp_path / "connectors" / f"{name}.yaml").write_text(MINIMAL.replace("name: orders", f"name: {name}"))
+    there = ["billing", "connectors", "orders", "shop"]
+    with connect_that_answers(config=(200, there)) as (client, _):
+        assert names_of(["connectors/", "shop"], client) == ["billing", "orders", "shop"]
+        assert names_of(["connectors"], client) == ["connectors"]
+    assert sorted(specs_of(["connectors/", "shop"])) == ["billing", "orders"]
 
 
 def test_where_there_are_no_connectors_that_is_said_and_no_table_shown() -> None:

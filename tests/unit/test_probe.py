@@ -121,7 +121,7 @@ def test_a_connect_that_is_not_there_is_not_waited_for_unless_it_is_said(command
     assert f"answers at {nobody}" in done.stdout + done.stderr
     assert done.returncode == 75
     began = time.monotonic()
-    assert ended_in_time(*words, "--connect-url", nobody, "--connect-patience", "2").returncode == 75
+    assert ended_in_time(*words, "--connect-url", nobody, "--connect-patience", "2s").returncode == 75
     assert time.monotonic() - began > 2
 
 

@@ -78,7 +78,7 @@ class Recovery:
         self.monkeypatch.setattr(recover, "find_positions", lambda *_: positions)
         with answering(self._answer) as (url, _):
             env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
-            return run_command("recover", connector, "--stable-seconds=0", *arguments, env=env)
+            return run_command("recover", connector, "--stable-for=0s", *arguments, env=env)
 
     @contextmanager
     def _table(self) -> Iterator[Any]:

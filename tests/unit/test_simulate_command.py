@@ -25,5 +25,5 @@ def test_a_column_that_the_table_does_not_have_is_answered_with_the_nearest(tmp_
         "note       row 1: the table has no column 'agregatetype'. Did you mean 'aggregatetype'?",
         "note       row 1: the table has no column 'zzz'.",
     ]
-    refused = run_command("simulate", spec, "--row", "{}", "--type", "paylod=bytea")
+    refused = run_command("simulate", spec, "--row", "{}", "--column-type", "paylod=bytea")
     assert (refused.returncode, "hint: Did you mean 'payload'?" in refused.stderr) == (2, True)

@@ -127,7 +127,7 @@ def test_a_stack_with_mariadb_is_what_an_option_asks_for(tmp_path: Path) -> None
         patch.setattr(MariaDb, "create_database", created)
         patch.setattr(Postgres, "create_database", Mock())
         patch.setattr("cdc_outbox.cli.stack._hold", hold := Mock())
-        run_command("stack", "up", "--mariadb", "--database", "orders", "--database", "shipping")
+        run_command("stack", "up", "--mariadb", "--create-database", "orders", "--create-database", "shipping")
         [config] = hold.call_args[0]
         with Stack(replace(config, name="sleeping", root=tmp_path)) as stack:
             environment, wanted = stack.environment(), asdict(stack.mariadb.dsn("orders"))

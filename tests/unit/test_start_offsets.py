@@ -42,7 +42,7 @@ def test_an_offset_that_the_topic_does_not_hold_is_refused(stored: int, what: st
         OffsetOutOfRangeError, match=rf"orders\[0\] up to offset {stored}, and the topic {what}"
     ) as caught:
         start(stored, committed)
-    assert "reset SPEC --consumer NAME --offsets" in caught.value.hint
+    assert "reset SPEC --consumer NAME --offsets-only" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_command_waits_for_connect_as_long_as_its_caller_says(
     done = run_command(
         "status",
         *where,
-        "--connect-patience=0",
+        "--connect-patience=0s",
         env={"CDC_OUTBOX_CONTEXTS": str(contexts)},
         timings=timings,
     )
@@ -60,6 +60,6 @@ def test_a_command_waits_for_a_new_connectors_status_as_long_as_its_caller_says(
         return 200, {"configs": []} if asked.path.endswith("/validate") else {"connector.class": "some.Connector"}
 
     with answering(answer) as (url, _):
-        where = (tmp_path / "spec.yaml", f"--connect-url={url}", "--connect-patience=0")
+        where = (tmp_path / "spec.yaml", f"--connect-url={url}", "--connect-patience=0s")
         done = run_command(command, *where, timings=replace(QUICK_TIMINGS, known_seconds=0.2))
     assert "waited 0.2 s in vain for Connect to know" in done.stdout + done.stderr, done

@@ -143,7 +143,7 @@ class _Draft:
                 yield self._finding("CC951", Severity.NOTE, option, message)
         if not self.aggregates:
             message = "no configuration says which aggregate types there are; the spec has one, by the pipeline's name."
-            remedy = "Write yours below aggregates, or run again with --aggregate TYPE for each."
+            remedy = "Write yours below aggregates, or run again with --aggregate-type TYPE for each."
             yield self._finding("CC956", Severity.NOTE, "connector.class", message, remedy)
 
     def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:

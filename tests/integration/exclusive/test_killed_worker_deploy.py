@@ -22,7 +22,7 @@ def test_the_worker_is_killed_in_mid_deploy_and_comes_back(release: Release) -> 
         worker.kill()
         worker.start()
 
-    done = release.deploy("--stable-seconds=2", when={RUNS: restart})
+    done = release.deploy("--stable-for=2s", when={RUNS: restart})
     assert (done.code, "wait       not known to Connect yet" in done.told) == (0, True), done.told
     release.runs_as_changed()
 
@@ -30,7 +30,7 @@ def test_the_worker_is_killed_in_mid_deploy_and_comes_back(release: Release) -> 
 def test_the_worker_is_killed_in_mid_deploy_and_comes_back_too_late(release: Release) -> None:
     [worker, *_] = release.pipeline.stack.workers
     coming = {RUNS: worker.kill, "connect    waiting: no Kafka Connect worker answers": worker.start}
-    done = release.deploy("--stable-seconds=2", "--timeout=2", "--connect-patience=60", when=coming)
+    done = release.deploy("--stable-for=2s", "--timeout=2s", "--connect-patience=60s", when=coming)
     done.failed(75, f"error: no Kafka Connect worker answers at {worker.url}", "hint: Check that the Connect worker")
     assert "undo       the previous configuration is back" in done.told
     release.runs_as_before()

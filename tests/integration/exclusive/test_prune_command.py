@@ -30,7 +30,7 @@ def env(pipeline: Pipeline) -> dict[str, str]:
 def test_the_count_goes_to_stdout_and_what_holds_back_to_stderr(
     pipeline: Pipeline, spec: Path, env: dict[str, str]
 ) -> None:
-    deployed = run_command("deploy-connector", str(spec), "--stable-seconds=0", env=env)
+    deployed = run_command("deploy-connector", str(spec), "--stable-for=0s", env=env)
     assert deployed.returncode == 0, deployed.stderr
     pipeline.write(3)
     eventually(lambda: len(pipeline.messages()) == 3, "3 messages")
@@ -73,7 +73,7 @@ def test_a_slot_that_is_not_there_is_a_sentence_and_exits_1(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--keep=7"], ["--keep=-1d"], ["--keep=week"], ["--batch=0"], ["--limit=0"], ["--max-seconds=-1"], ["--archive="]],
+    [["--keep=7"], ["--keep=-1d"], ["--keep=week"], ["--batch=0"], ["--limit=0"], ["--stop-after=-1"], ["--archive="]],
 )
 def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"

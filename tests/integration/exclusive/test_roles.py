@@ -195,9 +195,11 @@ def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, 
         done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
         assert done.returncode == 0, done.stderr
         assert "outbox public.outbox: now at version 2" in done.stderr
-        done = run_command("init", str(spec), "--new-incarnation", "--from", f"{granted.name}.1", "--dsn", migrator)
+        done = run_command(
+            "init", str(spec), "--new-incarnation", "--from-source", f"{granted.name}.1", "--dsn", migrator
+        )
         assert done.returncode == 0, done.stderr
-        roles = [f"--{kind}={granted.name}_{kind}" for kind in KINDS]
+        roles = [f"--{kind}-role={granted.name}_{kind}" for kind in KINDS]
         check = run_command("init", str(spec), "--inbox", "--check", *roles, "--dsn", migrator)
         assert (check.returncode, check.stdout) == (0, ""), check.stdout + check.stderr
 
@@ -226,14 +228,14 @@ def test_what_a_role_lacks_and_what_it_has_beyond_is_found(granted: Pipeline, tm
         role = Identifier(writer)
         connection.execute(SQL("revoke insert on outbox_heads from {}").format(role))
         connection.execute(SQL("grant delete, select (payload) on outbox to {}").format(role))
-    check = ["init", str(spec), "--check", f"--writer={writer}", "--dsn", granted.dsn]
-    done = run_command(*check, "--migrator=nobody")
+    check = ["init", str(spec), "--check", f"--writer-role={writer}", "--dsn", granted.dsn]
+    done = run_command(*check, "--migrator-role=nobody")
     assert done.returncode == 3
     assert f"database {writer}: error DB212: it may not insert on public.outbox_heads." in done.stdout
     beyond = "it may delete, select (payload) on public.outbox, and need not. Revoke that."
     assert f"database {writer}: warning DB213: {beyond}" in done.stdout
     assert "database nobody: error DB211: the role does not exist." in done.stdout
-    done = run_command("init", str(spec), "--check", f"--migrator={writer}", "--dsn", granted.dsn)
+    done = run_command("init", str(spec), "--check", f"--migrator-role={writer}", "--dsn", granted.dsn)
     assert f"DB214: it cannot upgrade public.outbox, which belongs to {granted.name}_migrator." in done.stdout
 
 

@@ -37,7 +37,7 @@ def test_a_restored_server_is_published_again(orders: Orders, tmp_path: Path, *,
     spec.write_text(SPEC)
     environment = orders.stack.environment() | {
         "CDC_OUTBOX_DSN": orders.dsn.url("mysql").partition("?")[0],
-        "CDC_OUTBOX_STABLE_SECONDS": "0",
+        "CDC_OUTBOX_STABLE_FOR": "0s",
     }
     [(source,)] = orders.query(
         "select column_default from information_schema.columns where table_name = "

@@ -76,7 +76,7 @@ def test_statements_that_init_prints_for_an_inbox(kind: str) -> None:
 def test_roles_that_init_prints(kind: str) -> None:
     base = BASES[kind]
     variants = {outbox: printed(f"{base}outbox: {{{outbox}}}\n", "--inbox", "--grants") for outbox in OUTBOXES[:4]}
-    roles = [f"--{role}=my_{role}" for role in ("writer", "consumer", "connector", "migrator")]
+    roles = [f"--{role}-role=my_{role}" for role in ("writer", "consumer", "connector", "migrator")]
     variants["other names"] = printed(base, "--inbox", "--grants", *roles)
     golden(f"ddl/{kind}-roles.sql").check(with_differences(printed(base, "--inbox", "--grants"), variants))
 

@@ -31,7 +31,7 @@ DATABASE, CONNECT = "postgresql://me@127.0.0.1:1/orders?connect_timeout=1", "htt
 ALL_SILENT = {
     "CDC_OUTBOX_DSN": DATABASE,
     "CDC_OUTBOX_CONNECT_URL": CONNECT,
-    "CDC_OUTBOX_CONNECT_PATIENCE": "0",
+    "CDC_OUTBOX_CONNECT_PATIENCE": "0s",
 }
 WITH_BROKERS = ALL_SILENT | {"CDC_OUTBOX_BOOTSTRAP_SERVERS": "127.0.0.1:1"}
 NEED_BROKERS = ("recover", "topics create", "verify")
@@ -47,12 +47,21 @@ OTHERS = (
     *("new", "new orders", "new 'o rders'", "new orders --output good.yaml", "stack", "stack env", "stack logs"),
     *("consume", "consume nonsense", "consume nowhere:consumer", "replay", "replay nowhere:consumer"),
     *("lint .", "lint - ", "lint connector.json", "lint warned.json", "lint warned.json --strict", "lint good.yaml"),
-    *("lint good.yaml --debezium x", "lint good.yaml --output xml", "lint --fix -", "lint connector.json --output ci"),
+    *("lint good.yaml --debezium x", "lint good.yaml --output xml", "lint --fix -", "lint connector.json --report ci"),
     *("adopt connector.json", "simulate connector.json", "simulate good.yaml --row {", "simulate good.yaml --row {}"),
-    *("simulate good.yaml --row '{\"id\": 1}' --type x=y", "simulate good.yaml --from-table"),
+    *("simulate good.yaml --row '{\"id\": 1}' --column-type x=y", "simulate good.yaml --from-table"),
     *("render sqlite.yaml", "render mariadb.yaml", "render good.yaml --target x", "init", "init good.yaml --sql"),
-    *("init sqlite.yaml --grants", "init --inbox --sql", "init good.yaml --sql --check", "init good.yaml --from x.1"),
-    *("init good.yaml --inbox-schema x", "init good.yaml --grants --writer w", "init --inbox --grants --writer w"),
+    *(
+        "init sqlite.yaml --grants",
+        "init --inbox --sql",
+        "init good.yaml --sql --check",
+        "init good.yaml --from-source x.1",
+    ),
+    *(
+        "init good.yaml --inbox-schema x",
+        "init good.yaml --grants --writer-role w",
+        "init --inbox --grants --writer-role w",
+    ),
 )
 ON_CONNECT = (
     *("plan good.yaml", "doctor good.yaml", "status", "status orders", "status good.yaml", "status --output json"),
@@ -65,7 +74,7 @@ ON_CONNECT = (
 ON_DATABASE = (
     *("deploy-connector good.yaml", "init good.yaml", "init --inbox", "partitions good.yaml", "preflight good.yaml"),
     *("parked list", "baseline --consumer c --aggregate order/1 --source orders.1", "init mariadb.yaml"),
-    *("purge-inbox --horizon-days 30", "simulate good.yaml --from-table", "prune good.yaml --keep 7d"),
+    *("purge-inbox --horizon 30d", "simulate good.yaml --from-table", "prune good.yaml --keep 7d"),
 )
 DSNS = (
     *("nobody://knows", "postgresql+psycopg://me@x/y", "sqlite:///nowhere/x.db", "'host=127.0.0.1 b=c'"),
@@ -79,12 +88,12 @@ LOGIN: Answer = (401, {"error_code": 401, "message": "no"})
 ON_SQLITE = (
     *("init sqlite.yaml --inbox --check", "parked list", "verify sqlite.yaml", "init sqlite.yaml --inbox"),
     *("init sqlite.yaml --inbox", "init sqlite.yaml --inbox --check", "init renamed.yaml", "init good.yaml"),
-    *("init sqlite.yaml --new-incarnation", "init sqlite.yaml --new-incarnation --from x.1"),
-    *("init sqlite.yaml --new-incarnation --from orders.1", "parked list", "parked list --consumer c"),
+    *("init sqlite.yaml --new-incarnation", "init sqlite.yaml --new-incarnation --from-source x.1"),
+    *("init sqlite.yaml --new-incarnation --from-source orders.1", "parked list", "parked list --consumer c"),
     *("parked show 1 --consumer c", "parked retry 1 --consumer c", "parked skip 1 --consumer c"),
     *("parked skip 1 --consumer c --note n", "parked retry --consumer c", "parked export"),
     *("parked list --state nonsense", "baseline", "baseline --consumer c", "purge-inbox"),
-    *("purge-inbox sqlite.yaml", "purge-inbox --horizon-days 30", "prune sqlite.yaml --keep 7d"),
+    *("purge-inbox sqlite.yaml", "purge-inbox --horizon 30d", "prune sqlite.yaml --keep 7d"),
     *("partitions sqlite.yaml", "preflight sqlite.yaml", "reset sqlite.yaml", "doctor sqlite.yaml"),
 )
 
@@ -140,7 +149,7 @@ def test_settings_of_brokers() -> None:
 @pytest.mark.parametrize("answer", [NOBODY, BROKEN, REBALANCING, LOGIN], ids=lambda answer: str(answer[0]))
 def test_answers_of_connect(answer: Answer) -> None:
     with answering(lambda _asked: answer) as (url, _):
-        env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_CONNECT_PATIENCE": "0", "CDC_OUTBOX_TIMEOUT": "1"}
+        env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_CONNECT_PATIENCE": "0s", "CDC_OUTBOX_TIMEOUT": "1s"}
         rows = [row(command, env) for command in ON_CONNECT]
     golden(f"exit-codes/connect-{answer[0]}.txt").check("\n".join(rows))
 
@@ -160,7 +169,7 @@ def test_a_connector_that_runs() -> None:
         return 200, config if asked.path.endswith("/config") else others
 
     with answering(answer) as (url, _):
-        env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_CONNECT_PATIENCE": "0", "CDC_OUTBOX_TIMEOUT": "1"}
+        env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_CONNECT_PATIENCE": "0s", "CDC_OUTBOX_TIMEOUT": "1s"}
         rows = [row(command, env) for command in ON_RUNNING]
     golden("exit-codes/connector-runs.txt").check("\n".join(rows))
 

@@ -147,7 +147,7 @@ def test_the_routers_output_for_rows(kind: Any, tmp_path: Path, monkeypatch: pyt
     Path("x.json").write_text(json.dumps(CLEAN[kind]))
     rows = [{name.upper(): value for name, value in row.items()} if kind.name == "ORACLE" else row for row in ROWS]
     given = [argument for row in rows for argument in ("--row", json.dumps(row))]
-    given += ["--type", "CREATED_AT=timestamp" if kind.name == "ORACLE" else "created_at=timestamp"]
+    given += ["--column-type", "CREATED_AT=timestamp" if kind.name == "ORACLE" else "created_at=timestamp"]
     found: dict[str, Any] = {}
     for name, options in OPTIONS.items():
         settings = [argument for option, value in options.items() for argument in ("--set", f"{option}={value}")]

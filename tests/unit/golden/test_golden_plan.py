@@ -99,7 +99,7 @@ def changed(config: dict[str, str], changes: dict[str, str | None]) -> dict[str,
 def asked(command: str, recorded: Recorded, *options: str, url: str = "") -> Any:
     """Return exit code, document and stderr of a command that asks this worker."""
     with answering(recorded) as (given, _):
-        known = ("--connect-url", url or given, "--connect-patience", "0")
+        known = ("--connect-url", url or given, "--connect-patience", "0s")
         done = run_command(command, "x.yaml", *known, *options, "--output", "json")
         content = json.loads(done.stdout) if done.stdout else None
         return neutral_json({"exit": done.returncode, "stdout": content, "stderr": done.stderr.splitlines()})
@@ -159,6 +159,6 @@ def test_plans_as_text() -> None:
     parts = []
     for name, each in recorded.items():
         with answering(each) as (url, _):
-            done = run_command("plan", "x.yaml", "--connect-url", url, "--connect-patience", "0")
+            done = run_command("plan", "x.yaml", "--connect-url", url, "--connect-patience", "0s")
         parts.append(f"# {name}\n{done.stdout}{done.stderr}exit {done.returncode}\n")
     golden("plan/changes.txt").check("\n".join(parts))

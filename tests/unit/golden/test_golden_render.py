@@ -62,7 +62,7 @@ DATABASES = {
     "oracle": ("pdb: SHOP", "port: 1522"),
     "mongodb": ("host: somewhere",),
 }
-STRIMZI = ("--target", "strimzi", "--set", "connect=my-connect", "--set", "kafka=my-cluster")
+STRIMZI = ("--target", "strimzi", "--target-option", "connect=my-connect", "--target-option", "kafka=my-cluster")
 
 
 def variants_of(kind: str) -> dict[str, str]:
@@ -129,9 +129,9 @@ def test_refusals_of_targets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for options in (
         ("--target", "strimzy"),
         ("--target", "strimzi"),
-        (*STRIMZI, "--set", "conect=x"),
-        ("--set", "connect=x"),
-        ("--set", "x"),
+        (*STRIMZI, "--target-option", "conect=x"),
+        ("--target-option", "connect=x"),
+        ("--target-option", "x"),
     ):
         done = run_command("render", "x.yaml", *options)
         parts.append(f"$ render {' '.join(options)}\n{done.stderr}exit {done.returncode}\n")

@@ -32,8 +32,8 @@ COMMANDS = (
     f"parked skip 1 --consumer {CONSUMER} --note because",
     f"baseline --consumer {CONSUMER} --note because",
     f"baseline --consumer {CONSUMER} --aggregate order/a --source orders.1 --note because",
-    "purge-inbox --horizon-days 30 --topic orders --accept-shorter-horizon",
-    "init x.yaml --new-incarnation --from orders.1",
+    "purge-inbox --horizon 30d --consumed-topic orders --accept-shorter-horizon",
+    "init x.yaml --new-incarnation --from-source orders.1",
 )
 
 

@@ -96,5 +96,5 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
         if setting not in target.settings:
             known = ", ".join(target.settings) or "none"
             hint = f"{did_you_mean(setting, list(target.settings))} It knows: {known}.".strip()
-            raise ConfigError(f"the target {name} knows no setting {setting!r}", field="--set", hint=hint)
+            raise ConfigError(f"the target {name} knows no setting {setting!r}", field="--target-option", hint=hint)
     return target

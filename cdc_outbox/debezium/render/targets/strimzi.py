@@ -69,19 +69,23 @@ def _quoted(value: Any) -> Any:  # noqa: ANN401 - any value of YAML's
 
 def _refuse_settings(settings: Mapping[str, str]) -> None:
     if "connect" not in settings:
-        hint = f"Add --set connect=NAME: {SETTINGS['connect']}."
-        raise ConfigError("a KafkaConnector says which KafkaConnect runs it", field="--set", hint=hint)
+        hint = f"Add --target-option connect=NAME: {SETTINGS['connect']}."
+        raise ConfigError("a KafkaConnector says which KafkaConnect runs it", field="--target-option", hint=hint)
     for setting in ("connect", "kafka"):
         if setting in settings and not (_NAME.fullmatch(settings[setting]) and _LABEL.fullmatch(settings[setting])):
-            raise ConfigError(f"{setting} is not a resource's name", field="--set", hint=f"{SETTINGS[setting]}.")
+            raise ConfigError(
+                f"{setting} is not a resource's name", field="--target-option", hint=f"{SETTINGS[setting]}."
+            )
     namespace = settings.get("namespace", "x")
     if not _NAME.fullmatch(namespace) or "." in namespace:
-        raise ConfigError("namespace is not one's name", field="--set")
+        raise ConfigError("namespace is not one's name", field="--target-option")
     if settings.get("secrets", "env") not in {"env", "secrets"}:
-        raise ConfigError("secrets is env or secrets", field="--set", hint=f"{SETTINGS['secrets']}.")
+        raise ConfigError("secrets is env or secrets", field="--target-option", hint=f"{SETTINGS['secrets']}.")
     if _reads_secrets(settings) and "namespace" not in settings:
         raise ConfigError(
-            "a reference to a Secret says in which namespace it lies", field="--set", hint="Add --set namespace=NAME."
+            "a reference to a Secret says in which namespace it lies",
+            field="--target-option",
+            hint="Add --target-option namespace=NAME.",
         )
 
 
