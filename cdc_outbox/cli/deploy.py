@@ -17,6 +17,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, require_client
 from cdc_outbox.cli.options import (
+    acting,
     connect_url_option,
     dry_run_option,
     dsns_option,
@@ -40,6 +41,7 @@ from cdc_outbox.debezium.render import render
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.canary import Canary
 from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
@@ -258,6 +260,9 @@ class _Call:
             return
         finally:
             client.close()
+            if not self.dry_run and outcome.state is not PipelineState.UNCHANGED:
+                done = {"state": outcome.state, "plan": str(outcome.plan)}
+                record_action(acting(), "deploy-connector", spec.name, **done, earlier=self.options.earlier)
         if is_quiet:
             return
         for change in plan.changes if self.dry_run else ():

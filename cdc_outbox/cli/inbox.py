@@ -38,13 +38,6 @@ def consumer_option(*, required: bool = True, note: str = "") -> Callable[[FC], 
     )
 
 
-def note_option(*, required: bool) -> Callable[[FC], FC]:
-    """Return the option ``--note``."""
-    return click.option(
-        "--note", required=required, help="The reason, for later; it is kept with the hole in the sequence."
-    )
-
-
 def inbox_dsn_option(note: str = "") -> Callable[[FC], FC]:
     """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
     return click.option(

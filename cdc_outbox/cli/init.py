@@ -1,10 +1,11 @@
 """``cdc-outbox init``."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -13,6 +14,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, database_name
 from cdc_outbox.cli.findings import as_json
 from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.incarnation import begin, prepare, refuse_unnamed
 from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.tables import (
@@ -25,10 +27,7 @@ from cdc_outbox.cli.tables import (
     refuse_other_database,
     wanted_of,
 )
-from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
-from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
-from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
 from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
@@ -44,7 +43,7 @@ from cdc_outbox.operations.purge import PartPurge
 from cdc_outbox.redaction import enumerated, visible
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer.drift import check_source
-from cdc_outbox.writer.incarnation import begin_incarnation, read_source
+from cdc_outbox.writer.incarnation import read_source
 
 
 def _role_option(name: str, default: str) -> Callable[[Any], Any]:
@@ -123,50 +122,38 @@ def init(
       cdc-outbox init connectors/orders.yaml --check --writer-role orders_writer
       cdc-outbox init connectors/orders.yaml --new-incarnation --from-source orders.1
     """
-    if (sql or grants) + check + new_incarnation > 1:
+    prints = sql or grants
+    if prints + check + new_incarnation > 1:
         raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
-    if (before or after or new_incarnation) and not (new_incarnation and spec):
-        raise click.UsageError(
-            "a new incarnation takes a SPEC, --new-incarnation and --from-source, and perhaps --to-source"
-        )
+    if before or after or new_incarnation:
+        refuse_unnamed(spec, is_asked=new_incarnation)
     _refuse_unclear(has_spec=spec is not None, inbox=inbox, inbox_schema=inbox_schema)
-    pipeline = read_spec(spec) if spec is not None else None
+    pipeline = None if spec is None else read_spec(spec)
     # To print what a spec says takes no secret.
-    dsn = None if (sql or grants) and pipeline is not None else _dsn(pipeline, databases, inbox_database)
+    dsn = None if prints and pipeline is not None else _dsn(pipeline, databases, inbox_database)
     wanted = wanted_of(pipeline, roles, inbox=inbox, inbox_schema=inbox_schema, dsn=dsn, grants=grants)
-    if sql or grants:
+    if prints:
         say(_script(wanted, creates=sql, grants=grants, prints_json=prints_json), script=True)
         return ExitCode.DONE
     if not dsn:
         raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql or --grants prints the statements")
-    with connected(dsn, wanted.kind) as (connection, driver):
-        if wanted.spec is not None:
-            refuse_other_database(wanted.spec, connection, driver)
+    with _opened(dsn, wanted) as (connection, driver):
         if check:
             return _check(wanted, connection, driver, prints_json=prints_json)
         say(f"database {database_name(connection, driver, dsn)}", err=True)
-        if new_incarnation and wanted.spec is not None:
-            before = before or _ask_for_source(wanted.spec, Catalog(connection, driver))
-            for line in steps_after_restore(wanted.spec, str(spec), source=before):
-                say(line, err=True)
-            if wanted.dialect is Dialect.POSTGRESQL:
-                _refuse_until_it_rests(wanted.spec, PostgresqlDatabase(connection, driver, wanted.spec), cluster)
-            return _begin(wanted.spec, connection, driver, before=before, after=after, prints_json=prints_json)
+        if new_incarnation and pipeline is not None:
+            before = prepare(pipeline, connection, driver, file=spec, before=before, cluster=cluster)
+            return begin(pipeline, connection, driver, before=before, after=after, prints_json=prints_json)
         return _create(wanted, connection, driver, shares=shared_publication, prints_json=prints_json)
 
 
-def _ask_for_source(spec: Spec, catalog: Catalog) -> NoReturn:
-    """Refuse an incarnation that names no source to end, and name that of the table."""
-    source = read_source(spec.outbox, catalog)
-    now = f"; the table's source is {source}: --from-source {source}" if source else ""
-    raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
-
-
-def _refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, cluster: Cluster | None) -> None:
-    client = None if cluster is None else ConnectClient(cluster)
-    if client is None:
-        say("Connect's offset is not compared with the slot: --connect-url is not given", err=True)
-    refuse_until_it_rests(spec, database, client)
+@contextmanager
+def _opened(dsn: str, wanted: Wanted) -> Iterator[tuple[Any, TransactionDriver]]:
+    """Connect to the database, which must be the one that the spec names."""
+    with connected(dsn, wanted.kind) as (connection, driver):
+        if wanted.spec is not None:
+            refuse_other_database(wanted.spec, connection, driver)
+        yield connection, driver
 
 
 def _refuse_unclear(*, has_spec: bool, inbox: bool, inbox_schema: str | None) -> None:
@@ -386,22 +373,3 @@ def _refuse_other_source(spec: Spec, catalog: Catalog) -> None:
     """
     for finding in check_source(spec.outbox, spec.first_source, read_source(spec.outbox, catalog), catalog.dialect):
         raise OutboxError(f"{finding.message.rstrip('.')} ({finding.code}); nothing was changed", hint=finding.remedy)
-
-
-def _begin(
-    spec: Spec,
-    connection: AnyConnection,
-    driver: TransactionDriver,
-    *,
-    before: str,
-    after: str | None,
-    prints_json: bool,
-) -> ExitCode:
-    table = spec.outbox
-    source = begin_incarnation(connection, driver, table, before=before, after=after, first_source=spec.first_source)
-    now = read_source(table, Catalog(connection, driver))
-    name = table.table_in(driver.dialect)
-    say(f"{name}: {before} -> {source}" if source else f"{name}: {now} already", err=prints_json)
-    if prints_json:
-        say(document("Incarnation", {"table": str(name), "before": before, "source": now, "isNew": source is not None}))
-    return ExitCode.DONE

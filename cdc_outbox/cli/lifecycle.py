@@ -14,6 +14,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import find_hole
 from cdc_outbox.cli.options import (
+    acting,
     connect_url_option,
     dsns_option,
     json_option,
@@ -35,6 +36,7 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsError
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
@@ -246,11 +248,13 @@ def delete(
             stays = [*what_stays(pipeline, _purge(pipeline, client, databases, timings, steps, yes=yes))]
         else:
             stays = [*_delete(pipeline or connector, client, timings, steps)]
+    name = _name(pipeline or connector)
+    record_action(acting(), "delete", name, purged=purge, stays=[each.text for each in stays])
     for each in stays:
         say(visible(f"stays: {each.text}"), err=prints_json)
     if prints_json:
         left = [{"what": each.what, "names": each.names} for each in stays]
-        say(document("Deletion", {"connector": _name(pipeline or connector), "purged": purge, "stays": left}))
+        say(document("Deletion", {"connector": name, "purged": purge, "stays": left}))
 
 
 def _name(pipeline: Spec | str) -> str:

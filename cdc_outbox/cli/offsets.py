@@ -15,6 +15,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import (
+    acting,
     connect_url_option,
     dsns_option,
     json_option,
@@ -40,6 +41,7 @@ from cdc_outbox.debezium.connector_offsets import (
     read_offset,
 )
 from cdc_outbox.errors import ConfigError, UnpublishedEventsError
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import visible
 
 _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
@@ -133,9 +135,8 @@ def set_offset(
         client.alter_offsets(name, [standing.entry(offset)])
         return offset
 
-    _change(
-        connector, cluster, databases, judge, change, yes=yes, waits=(timeout, stable_seconds), prints_json=prints_json
-    )
+    waits, what = (timeout, stable_seconds), "set"
+    _change(connector, cluster, databases, judge, change, what=what, yes=yes, waits=waits, prints_json=prints_json)
 
 
 @offsets.command(short_help="Forget where a connector was.")
@@ -167,15 +168,9 @@ def reset(
         client.reset_offsets(name)
         return None
 
+    waits, what = (timeout, stable_seconds), "reset"
     _change(
-        connector,
-        cluster,
-        databases,
-        assess_reset,
-        change,
-        yes=yes,
-        waits=(timeout, stable_seconds),
-        prints_json=prints_json,
+        connector, cluster, databases, assess_reset, change, what=what, yes=yes, waits=waits, prints_json=prints_json
     )
 
 
@@ -186,6 +181,7 @@ def _change(
     judge: Callable[[ConnectorPosition], OffsetChange],
     change: Callable[[ConnectClient, str, ConnectorPosition], Offset | None],
     *,
+    what: str,
     yes: bool,
     waits: tuple[float, float],
     prints_json: bool,
@@ -209,6 +205,7 @@ def _change(
             if move.skips and not agreed:
                 raise _skips(name, move)
             offset = change(client, name, standing)
+            record_action(acting(), f"offsets {what}", name, before=standing.stored, after=offset, effect=move.text)
             steps.report("offsets", "changed")
             say(visible(f"{name}: {move.text}"), err=prints_json)
             say(visible(f"before: {json.dumps(standing.stored)}"), err=prints_json)

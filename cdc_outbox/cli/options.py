@@ -1,7 +1,9 @@
 """Options that several commands share."""
 
+import getpass
 import os
 import re
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +19,7 @@ from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.event import SequenceMode
+from cdc_outbox.operations.actions import Operator
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.text_files.document import read_text_file
 
@@ -196,6 +199,25 @@ debezium_option = click.option(
     type=_DebeziumType(),
     help="The version of Debezium that runs the connector, such as 3.6 or 3.6.1.Final. Default: the newest known.",
 )
+
+
+by_option = click.option("--by", metavar="WHO", help="Who acts.  [default: the user at this machine]")
+
+
+def note_option(*, required: bool) -> Callable[[FC], FC]:
+    """Return the option ``--note``."""
+    return click.option(
+        "--note", required=required, help="The reason, for later; it is kept with the hole in the sequence."
+    )
+
+
+def acting(*, by: str | None = None, note: str | None = None) -> Operator:
+    """Return who acts: the name that ``--by`` gives, or the user at this machine."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user need not have a name
+        user = f"uid {os.getuid()}"
+    return Operator(by or f"{user}@{socket.gethostname()}", note)
 
 
 def aggregate_type_option(note: str) -> Callable[[FC], FC]:

@@ -12,12 +12,13 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options, note_option
-from cdc_outbox.cli.options import json_option, limit_option, new_file_option
+from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options
+from cdc_outbox.cli.options import acting, json_option, limit_option, new_file_option, note_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.parked_rows import details_of, json_of, json_of_message, name_of, table_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.baseline import Gap, find_gaps
 from cdc_outbox.operations.parked import Park
 from cdc_outbox.operations.parked_rules import FORCED, ParkedRow, ParkFilter, not_tried, why_not_forced
@@ -242,6 +243,8 @@ def retry(
     with place.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
     due = sorted(row.parked_id for row in retried.due)
+    if due:
+        record_action(acting(), "parked retry", consumer, parked_ids=due, forced=sorted(force))
     if prints_json:
         left = [{"parked_id": row.parked_id, "reason": row.reason} for row, _ in retried.left]
         say(document("Retry", {"consumer": consumer, "due": due, "left": left}))
@@ -286,6 +289,7 @@ def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note:
         raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
     with place.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(parked_ids), note=note)
+    record_action(acting(note=note), "parked skip", consumer, parked_ids=[each.row.parked_id for each in skipped])
     for each in skipped:
         say(f"{each.row.parked_id}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
     if prints_json:

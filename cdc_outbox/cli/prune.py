@@ -15,7 +15,15 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.heartbeats import heartbeat_findings
 from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_dsn_option, inbox_schema_option
-from cdc_outbox.cli.options import connect_url_option, dry_run_option, dsns_option, json_option, limit_option, read_spec
+from cdc_outbox.cli.options import (
+    acting,
+    connect_url_option,
+    dry_run_option,
+    dsns_option,
+    json_option,
+    limit_option,
+    read_spec,
+)
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient
@@ -26,6 +34,7 @@ from cdc_outbox.databases.table import Dialect, TableName
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.comparison import TopicComparison
 from cdc_outbox.operations.prune import Pruned, PruneOptions, Pruning
 from cdc_outbox.operations.prune_by_offset import offset_pruning
@@ -121,7 +130,7 @@ def prune(
         _confirm()
     options = PruneOptions(
         keep_seconds=keep or None,
-        archive=_table(archive, pipeline) if archive is not None else None,
+        archive=None if archive is None else _table(archive, pipeline),
         batch_rows=batch,
         limit_rows=limit,
         max_seconds=max_seconds,
@@ -129,29 +138,41 @@ def prune(
     )
     dsn = databases.of(pipeline.name)
     require_driver(dsn)
-    with ExitStack() as stack:
-        comparison = None
-        if bootstrap_servers is None and not without_topics:
-            raise click.UsageError(_NO_BROKERS)
-        client = None if cluster is None else ConnectClient(cluster)
-        shown = heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client)
-        _refuse_another_history(shown)
-        if bootstrap_servers is not None and not without_topics:
-            settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox prune")
-            inbox_dsn = (inbox_database and inbox_database.shared()) or dsn
-            place = None if consumer is None else InboxPlace(inbox_dsn, inbox_schema)
-            comparison = stack.enter_context(_comparing(pipeline, settings, place, consumer or ""))
-        pruning = stack.enter_context(_pruning(pipeline, dsn, client, options, comparison))
+    settings = _settings(bootstrap_servers, kafka_settings, consumer, without_topics=without_topics)
+    client = None if cluster is None else ConnectClient(cluster)
+    _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client))
+    inbox = None
+    if consumer is not None:
+        inbox = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+    with (
+        _comparing(pipeline, settings, inbox, consumer or "") as comparison,
+        _pruning(pipeline, dsn, client, options, comparison) as pruning,
+    ):
         pruned = pruning.dry_run() if dry_run else pruning.run()
-    _tell(pruned)
-    say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
+    if pruned.deleted and not dry_run:
+        record_action(acting(), "prune", pipeline.name, deleted=pruned.deleted, options=options)
+    _tell(pruned, options, dry_run=dry_run, prints_json=prints_json)
+
+
+def _settings(
+    bootstrap_servers: str | None, file: Path | None, consumer: str | None, *, without_topics: bool
+) -> dict[str, Any] | None:
+    """Return those with which topics are read, ``None`` where they are not."""
+    if without_topics:
+        return None
+    if bootstrap_servers is None:
+        raise click.UsageError(_NO_BROKERS)
+    return broker_settings(bootstrap_servers, file, group=consumer or "cdc-outbox prune")
 
 
 @contextmanager
 def _comparing(
-    spec: Spec, settings: dict[str, Any], place: InboxPlace | None, consumer: str
-) -> Iterator[TopicComparison]:
-    """Open the topics, and a consumer's inbox if one counts."""
+    spec: Spec, settings: dict[str, Any] | None, place: InboxPlace | None, consumer: str
+) -> Iterator[TopicComparison | None]:
+    """Open the topics, and a consumer's inbox if one counts; ``None`` where topics are not read."""
+    if settings is None:
+        yield None
+        return
     with ExitStack() as stack:
         inbox = None if place is None else InboxStage(stack.enter_context(place.opened(consumer)))
         yield TopicComparison(spec.contract, stack.enter_context(TopicReader.opened(settings)), inbox)
@@ -237,8 +258,8 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
     return document("Pruning", content)
 
 
-def _tell(pruned: Pruned[Any]) -> None:
-    """Say what stayed, and why."""
+def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_json: bool) -> None:
+    """Say what stayed, and why, and what went."""
     mark = pruned.verdict.mark
     if mark is not None:
         _report("mark", f"{mark.position} of {mark.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
@@ -250,6 +271,7 @@ def _tell(pruned: Pruned[Any]) -> None:
         _report("held back", pruned.verdict.held_back)
     if pruned.stopped_early:
         _report("stopped", "at the limit; there may be more to delete")
+    say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
 
 
 def _report(step: str, text: str) -> None:

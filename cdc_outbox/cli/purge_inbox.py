@@ -12,13 +12,14 @@ import click
 from cdc_outbox.cli.arguments import optional_spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import InboxPlace, inbox_options
-from cdc_outbox.cli.options import dry_run_option, json_option, read_spec
+from cdc_outbox.cli.options import acting, dry_run_option, json_option, read_spec
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.consumer.limits import DAY_SECONDS, refuse_short_horizon
 from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.horizon import Horizon
 from cdc_outbox.operations.purge import Old, PartPurge, Report, RowPurge
 from cdc_outbox.spec import Spec
@@ -103,6 +104,7 @@ def purge_inbox(
         else:
             purge.make_parts(now)
             old = purge.forget(horizon)
+            record_action(acting(), "purge-inbox", str(place.table.table), ids=old.ids, starts=old.starts)
     _sum_up(old, horizon, report, dry_run=dry_run)
     if prints_json:
         say(document("InboxPurge", _content(old, horizon, dry_run=dry_run)))

@@ -1,14 +1,13 @@
 """``cdc-outbox recover``."""
 
-import getpass
 import signal
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,7 +18,15 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import require_driver
 from cdc_outbox.cli.findings import finding_content
 from cdc_outbox.cli.heartbeats import find_positions, history_of
-from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option, stable_option, yes_option
+from cdc_outbox.cli.options import (
+    acting,
+    by_option,
+    connect_url_option,
+    dsns_option,
+    json_option,
+    stable_option,
+    yes_option,
+)
 from cdc_outbox.cli.outcome import error_content
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.progress import Steps
@@ -32,8 +39,11 @@ from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, ConnectorNotFoundError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.operations.actions import Operator, record_action
 from cdc_outbox.operations.recovery import History
 from cdc_outbox.redaction import visible
+
+_STOPS_WITHIN_SECONDS = 60.0
 
 
 @click.command(short_help="Publish what a restored database still holds, and accept what was found.")
@@ -42,7 +52,7 @@ from cdc_outbox.redaction import visible
 @connect_url_option(required=True)
 @broker_options()
 @click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
-@click.option("--by", metavar="WHO", help="Who accepts.  [default: the user at this machine]")
+@by_option
 @yes_option
 @stable_option("10s")
 @json_option()
@@ -86,61 +96,119 @@ def recover(
     dsn = databases.of(name)
     require_driver(dsn)
     config = client.find_config(name) or {}
+    history = _history(name, config, settings, dsn)
+    shown = history.look()
+    told = [*_differences(connector, config), *shown]
+    say("".join(f"{visible(str(finding))}\n" for finding in told), nl=False, err=prints_json)
+    recovery = _Recovery(
+        client=client,
+        steps=steps,
+        dsn=dsn,
+        name=name,
+        config=config,
+        history=history,
+        operator=acting(by=by),
+        told=told,
+        losses=errors_in(tuple(shown)),
+        prints_json=prints_json,
+    )
+    if accepts:
+        return recovery.accept()
+    if owes_rows(config):
+        # It would publish the rows of the table, and nothing of what the slot holds.
+        raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
+    return recovery.publish(yes=yes, stable_seconds=stable_seconds)
+
+
+def _history(name: str, config: Mapping[str, str], settings: dict[str, Any], dsn: str) -> History:
     history = history_of(config, settings, dsn)
     if history is None:
         raise ConfigError(
             f"the connector {name} writes no heartbeats through its outbox",
             hint="It does so on PostgreSQL, where aggregate types have topics of their own; deploy it again.",
         )
-    shown = history.look()
-    found, told = errors_in(tuple(shown)), [*_differences(connector, config), *shown]
-    say("".join(f"{visible(str(finding))}\n" for finding in told), nl=False, err=prints_json)
+    return history
 
-    def end(code: ExitCode, *, left: int = len(found), **done: object) -> ExitCode:
-        if prints_json:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Recovery:
+    """One call about one connector.
+
+    Args:
+        config: The connector's.
+        told: All findings that were printed.
+        losses: Those among them that an acceptance ends.
+    """
+
+    client: ConnectClient
+    steps: Steps
+    dsn: str
+    name: str
+    config: Mapping[str, str]
+    history: History
+    operator: Operator
+    told: Sequence[Finding]
+    losses: Sequence[Finding]
+    prints_json: bool
+
+    def accept(self) -> ExitCode:
+        """Record that the losses were looked at."""
+        acceptance = self.history.accept(self.operator.name)
+        if acceptance.ids:
+            record_action(self.operator, "recover --accept", self.name, accepted=acceptance.found)
+        else:
+            say("there is nothing to accept", err=True)
+        for text in acceptance.found:
+            say(visible(f"accepted: {text}"), err=self.prints_json)
+        left = len(errors_in(tuple(self.history.look())))
+        return self._end(ExitCode.FAILED if left else ExitCode.DONE, left=left, accepted=acceptance.found)
+
+    def publish(self, *, yes: bool, stable_seconds: float) -> ExitCode:
+        """Let the connector go on where its slot stands, if the slot holds all that is in no topic."""
+        client, name = self.client, self.name
+        positions = find_positions(client, self.config, self.dsn)
+        if not (positions.has_loss or self.losses):
+            nothing = "no loss is found" if self.told else "nothing is found"
+            say(f"{nothing}: the heartbeats continue each other", err=True)
+            _say_if_halted(client, name)
+            return self._end(ExitCode.DONE)
+        try:
+            slot = self._proven(positions.slot)
+        except UnpublishedEventsError as error:
+            self._end(ExitCode.FAILED, error=error_content(error))
+            raise
+        text = f"{name} goes on at {slot.confirmed}, where its slot stands"
+        if positions.stored is None:
+            say(visible(f"{text}: Connect has stored no offset"), err=self.prints_json)
+            return self._end(_tell_what_is_left(client, name, is_accepted=False), goesOnAt=str(slot.confirmed))
+        text += f", and not at Connect's offset {positions.stored.lsn}; consumers skip what they had"
+        if not yes:
+            _confirm(text)
+        self._reset_offsets(slot, stable_seconds=stable_seconds)
+        say(visible(text), err=self.prints_json)
+        code = _tell_what_is_left(client, name, is_accepted=not self.losses)
+        return self._end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
+
+    def _reset_offsets(self, slot: SlotLag, *, stable_seconds: float) -> None:
+        timings = replace(self.client.cluster.timings, timeout_seconds=_STOPS_WITHIN_SECONDS)
+        report = partial(self.steps.report, "wait")
+        control = ConnectorControl(self.client, self.name, timings=timings, report=report)
+        with self.steps.shown(), control.stopped(stable_seconds=stable_seconds):
+            # Looked at once more where it stopped: until then it may have moved the slot.
+            self._proven(find_positions(self.client, self.config, self.dsn).slot)
+            self.client.reset_offsets(self.name)
+            record_action(self.operator, "recover", self.name, goes_on_at=slot.confirmed)
+            self.steps.report("offsets", "deleted")
+
+    def _proven(self, slot: SlotLag | None) -> SlotLag:
+        return _proven(self.name, slot, self.losses, published_until=self.history.published_until)
+
+    def _end(self, code: ExitCode, *, left: int | None = None, **done: object) -> ExitCode:
+        if self.prints_json:
             nothing: dict[str, object] = {"accepted": [], "goesOnAt": None, "offsetsDeleted": False, "error": None}
-            content = {"connector": name, "findings": [*map(finding_content, told)], **nothing, **done, "left": left}
-            say(document("Recovery", content))
+            content = {"connector": self.name, "findings": [*map(finding_content, self.told)], **nothing, **done}
+            say(document("Recovery", content | {"left": len(self.losses) if left is None else left}))
         return code
-
-    if accepts:
-        accepted = _accept(history, by or f"{getpass.getuser()}@{socket.gethostname()}", err=prints_json)
-        left = len(errors_in(tuple(history.look())))
-        return end(ExitCode.FAILED if left else ExitCode.DONE, left=left, accepted=accepted)
-    if owes_rows(config):
-        # It would publish the rows of the table, and nothing of what the slot holds.
-        raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
-    positions = find_positions(client, config, dsn)
-    if not (positions.has_loss or found):
-        nothing = "no loss is found" if told else "nothing is found"
-        say(f"{nothing}: the heartbeats continue each other", err=True)
-        _say_if_halted(client, name)
-        return end(ExitCode.DONE)
-    stored = positions.stored
-    try:
-        slot = _proven(name, positions.slot, found, published_until=history.published_until)
-    except UnpublishedEventsError as error:
-        end(ExitCode.FAILED, error=error_content(error))
-        raise
-    text = f"{name} goes on at {slot.confirmed}, where its slot stands"
-    if stored is None:
-        say(visible(f"{text}: Connect has stored no offset"), err=prints_json)
-        return end(_tell_what_is_left(client, name, is_accepted=False), goesOnAt=str(slot.confirmed))
-    text += f", and not at Connect's offset {stored.lsn}; consumers skip what they had"
-    if not yes:
-        _confirm(text)
-    ward = ConnectorControl(
-        client, name, timings=replace(cluster.timings, timeout_seconds=60.0), report=partial(steps.report, "wait")
-    )
-    with steps.shown(), ward.stopped(stable_seconds=stable_seconds):
-        # Looked at once more where it stopped: until then it may have moved the slot.
-        now = find_positions(client, config, dsn)
-        _proven(name, now.slot, found, published_until=history.published_until)
-        client.reset_offsets(name)
-        steps.report("offsets", "deleted")
-    say(visible(text), err=prints_json)
-    code = _tell_what_is_left(client, name, is_accepted=not found)
-    return end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
 
 
 def _differences(connector: str, config: Mapping[str, str]) -> Iterator[Finding]:
@@ -198,12 +266,3 @@ def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, publis
         hint="Run `cdc-outbox deploy-connector --earlier-events republish`"
         + (", then `cdc-outbox recover --accept`." if found else "."),
     )
-
-
-def _accept(history: History, by: str, *, err: bool) -> tuple[str, ...]:
-    acceptance = history.accept(by)
-    for text in acceptance.found:
-        say(visible(f"accepted: {text}"), err=err)
-    if not acceptance.ids:
-        say("there is nothing to accept", err=True)
-    return acceptance.found

@@ -14,10 +14,11 @@ import click
 from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.consume import TextLines, is_news, load
 from cdc_outbox.cli.inbox import AggregateName
-from cdc_outbox.cli.options import dry_run_option, json_option
+from cdc_outbox.cli.options import acting, dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.times import Time
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import shortened, visible
 from cdc_outbox.text_files.document import did_you_mean
 
@@ -31,6 +32,7 @@ _WORDS = {
     Fate.LEFT_OUT: ("left out: it is not known whether they were applied", "would be left out"),
     Fate.UNREADABLE: ("unreadable, left out", "unreadable, would be left out"),
 }
+_ASIDE = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)
 
 
 def _offsets(text: str) -> tuple[int, int, int]:
@@ -90,10 +92,7 @@ def replay(
       cdc-outbox replay orders.shipping:consumer --from 2026-03-01T14:00:00Z --to 2026-03-01T15:00:00Z --rate 100
       cdc-outbox replay orders.shipping:consumer --topic outbox.event.order --offsets 0:1200-1250
     """
-    log = logging.StreamHandler()
-    log.setFormatter(TextLines())
-    log.addFilter(is_news)
-    logging.basicConfig(level=logging.WARNING, handlers=[log])
+    _log_warnings()
     partition, first, last = offsets or (None, None, None)
     selection = Selection(
         topic=topic,
@@ -109,17 +108,27 @@ def replay(
     with redirect_stdout(sys.stderr) if prints_json else nullcontext():
         consumer = load(target)
         done = _run(consumer, selection, rate=rate, dry_run=dry_run)
-        _tell(consumer.name, done, dry_run=dry_run)
-        if hint := hint_of(consumer.name, done, event_type):
-            say(visible(f"hint: {hint}"), err=True)
+        if not dry_run:
+            record_action(acting(), "replay", consumer.name, selection=selection, fates=done.fates)
+        _tell(consumer.name, done, event_type, dry_run=dry_run)
     if prints_json:
-        fates = [{"fate": fate, "messages": done.fates[fate], "first": done.examples.get(fate)} for fate in Fate]
-        content = {"consumer": consumer.name, "isDryRun": dry_run, "isComplete": done.is_complete, "fates": fates}
-        say(document("Replay", content))
+        say(_document(consumer.name, done, dry_run=dry_run))
     if not done.is_complete:
         return ExitCode.INTERRUPTED
-    aside = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)
-    return ExitCode.DIFFERENCES if any(done.fates[fate] for fate in aside) else ExitCode.DONE
+    return ExitCode.DIFFERENCES if any(done.fates[fate] for fate in _ASIDE) else ExitCode.DONE
+
+
+def _log_warnings() -> None:
+    log = logging.StreamHandler()
+    log.setFormatter(TextLines())
+    log.addFilter(is_news)
+    logging.basicConfig(level=logging.WARNING, handlers=[log])
+
+
+def _document(name: str, done: Replayed, *, dry_run: bool) -> str:
+    fates = [{"fate": fate, "messages": done.fates[fate], "first": done.examples.get(fate)} for fate in Fate]
+    content = {"consumer": name, "isDryRun": dry_run, "isComplete": done.is_complete, "fates": fates}
+    return document("Replay", content)
 
 
 def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: float | None, dry_run: bool) -> Replayed:
@@ -137,7 +146,7 @@ def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: floa
     return asyncio.run(run())
 
 
-def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:
+def _tell(name: str, done: Replayed, event_type: str | None, *, dry_run: bool) -> None:
     for fate, words in _WORDS.items():
         if done.fates[fate]:
             say(visible(f"{done.fates[fate]:,} {words[dry_run]}, the first is {done.examples[fate]}"))
@@ -146,6 +155,8 @@ def _tell(name: str, done: Replayed, *, dry_run: bool) -> None:
     if not done.is_complete:
         say(f"{name}: stopped before the end; run it again to go on", err=True)
     sys.stdout.flush()
+    if hint := hint_of(name, done, event_type):
+        say(visible(f"hint: {hint}"), err=True)
 
 
 def hint_of(consumer: str, done: Replayed, event_type: str | None) -> str:

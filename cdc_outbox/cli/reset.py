@@ -8,11 +8,12 @@ import click
 
 from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options, note_option
-from cdc_outbox.cli.options import dry_run_option, json_option, read_spec
+from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options
+from cdc_outbox.cli.options import acting, dry_run_option, json_option, note_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.baseline import Baseline, Gap
 from cdc_outbox.operations.reset import Forgotten, Reset
 from cdc_outbox.redaction import counted
@@ -74,6 +75,8 @@ def baseline(
         if unreadable:
             say(f"unreadable: {counted(unreadable, 'parked message')}; what is missing may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
+    if rows and not dry_run:
+        record_action(acting(note=note), "baseline", consumer, missing=rows)
     if prints_json:
         content = {"consumer": consumer, "isDryRun": dry_run, "aggregates": rows, "unreadable": unreadable}
         say(document("Baseline", content))
@@ -159,32 +162,24 @@ def reset(
     with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
         if offsets_only:
-            partitions = resetting.forget_offsets(dry_run=dry_run)
-            what = f"the offsets of {counted(partitions, 'partition')}"
-            say(f"{'would be forgotten' if dry_run else 'forgotten'}: {what}", err=prints_json)
-            if prints_json:
-                say(document("Reset", {"consumer": consumer, "isDryRun": dry_run, "offsets": partitions}))
+            _forget_offsets(resetting, consumer, dry_run=dry_run, prints_json=prints_json)
             return ExitCode.DONE
         forgotten = resetting.run(dry_run=not run_effects_again)
-    _tell(forgotten, was_done=run_effects_again, err=prints_json)
-    if prints_json:
-        say(document("Reset", {"consumer": consumer, "isDryRun": not run_effects_again, **asdict(forgotten)}))
-    if dry_run:
-        return ExitCode.DONE
-    if not run_effects_again:
-        say(
-            "nothing was forgotten: the effects of these events would happen twice when they come again, unless you "
-            "have undone them; --run-effects-again does it",
-            err=True,
-        )
-        return ExitCode.USAGE
-    again = (
-        "the consumer reads its topics again when it starts"
-        if everything
-        else "`cdc-outbox replay` gives it them again"
-    )
-    say(again, err=True)
-    return ExitCode.DONE
+    if run_effects_again:
+        record_action(acting(), "reset", consumer, aggregate=of_aggregate, **asdict(forgotten))
+    _tell(forgotten, consumer, was_done=run_effects_again, prints_json=prints_json)
+    if run_effects_again:
+        reads = "the consumer reads its topics again when it starts"
+        say(reads if everything else "`cdc-outbox replay` gives it them again", err=True)
+    elif not dry_run:
+        say(_NOTHING_FORGOTTEN, err=True)
+    return ExitCode.DONE if run_effects_again or dry_run else ExitCode.USAGE
+
+
+_NOTHING_FORGOTTEN = (
+    "nothing was forgotten: the effects of these events would happen twice when they come again, unless you "
+    "have undone them; --run-effects-again does it"
+)
 
 
 def _refuse_contradiction(*, offsets_only: bool, run_effects_again: bool, dry_run: bool) -> None:
@@ -194,13 +189,25 @@ def _refuse_contradiction(*, offsets_only: bool, run_effects_again: bool, dry_ru
         raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
 
 
-def _tell(forgotten: Forgotten, *, was_done: bool, err: bool) -> None:
+def _forget_offsets(resetting: Reset, consumer: str, *, dry_run: bool, prints_json: bool) -> None:
+    partitions = resetting.forget_offsets(dry_run=dry_run)
+    if not dry_run:
+        record_action(acting(), "reset", consumer, offsets=partitions)
+    what = f"the offsets of {counted(partitions, 'partition')}"
+    say(f"{'would be forgotten' if dry_run else 'forgotten'}: {what}", err=prints_json)
+    if prints_json:
+        say(document("Reset", {"consumer": consumer, "isDryRun": dry_run, "offsets": partitions}))
+
+
+def _tell(forgotten: Forgotten, consumer: str, *, was_done: bool, prints_json: bool) -> None:
     say(
         f"{'forgotten' if was_done else 'would be forgotten'}: {counted(forgotten.claims, 'claim')}, "
         f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "
         f"{counted(forgotten.holes, 'hole')}",
-        err=err,
+        err=prints_json,
     )
     if forgotten.kept:
         kept = counted(forgotten.kept, "watermark")
-        say(f"kept where the topic begins, for what came before is gone from it: {kept}", err=err)
+        say(f"kept where the topic begins, for what came before is gone from it: {kept}", err=prints_json)
+    if prints_json:
+        say(document("Reset", {"consumer": consumer, "isDryRun": not was_done, **asdict(forgotten)}))

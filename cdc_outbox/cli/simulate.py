@@ -126,30 +126,48 @@ def simulate(
         time_ms=time.time_ns() // 1_000_000,
         debezium=debezium,
     )
-    of_mongo = simulation.routing.router.java_class == MONGO_EVENT_ROUTER
-    if from_table and kind_of(given.options.get("connector.class", "")) not in {ConnectorKind.POSTGRESQL, None}:
-        what = "a document" if of_mongo else "a row"
-        raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
-    modes = ColumnModes(given.options)
-    found: list[Row | str]
     if from_table:
-        if databases is None:
-            raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
-        id_column = simulation.routing.router.options.get("table.field.event.id", "id")
-        with connected(databases.of(given.name), DatabaseKind.POSTGRESQL) as (connection, driver):
-            asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
-            found = list(asked)
-        if not found:
-            which = f"row with the id {event_id!r}" if event_id is not None else "row"
-            raise ConfigError(f"there is no {which} in {given.named(table)}", field="--from-table")
+        found = _rows_of_table(given, simulation, databases, table=table, event_id=event_id, limit=limit)
+    elif _is_of_mongo(simulation):
+        found = list(map(parse_document, rows))
     else:
-        found = list(map(parse_document, rows)) if of_mongo else _rows_as_given(given, rows, types)
+        found = _rows_as_given(given, rows, types)
     for note in simulation.notes:
         say(f"{'note':<10} {note}", err=True)
     outcomes = simulation.run_real(found, _cache()) if engine == "real" else simulation.imitate(found)
     shown = [_shown(outcome, partitions or simulation.partitions) for outcome in outcomes]
     say(document("Simulation", {"outcomes": shown}) if prints_json else "\n\n".join(map(_text, shown)))
     return ExitCode.FAILED if any("error" in one for one in shown) else ExitCode.DONE
+
+
+def _is_of_mongo(simulation: Simulation) -> bool:
+    return simulation.routing.router.java_class == MONGO_EVENT_ROUTER
+
+
+def _rows_of_table(
+    given: ConnectorConfig,
+    simulation: Simulation,
+    databases: Databases | None,
+    *,
+    table: str | None,
+    event_id: str | None,
+    limit: int,
+) -> list[Row | str]:
+    """Return the newest rows of the table, or the one of an id."""
+    if kind_of(given.options.get("connector.class", "")) not in {ConnectorKind.POSTGRESQL, None}:
+        what = "a document" if _is_of_mongo(simulation) else "a row"
+        raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
+    modes = ColumnModes(given.options)
+    if databases is None:
+        raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
+    id_column = simulation.routing.router.options.get("table.field.event.id", "id")
+    with connected(databases.of(given.name), DatabaseKind.POSTGRESQL) as (connection, driver):
+        asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)
+        found: list[Row | str] = list(asked)
+    if not found:
+        which = f"row with the id {event_id!r}" if event_id is not None else "row"
+        raise ConfigError(f"there is no {which} in {given.named(table)}", field="--from-table")
+    return found
 
 
 def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[str, str]) -> list[Row | str]:

@@ -18,7 +18,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, in_columns, say
-from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, probe
+from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, ProbeResult, probe
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -88,12 +88,7 @@ def status(
     settings = None
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
-    # Where each pipeline has its own, Connect tells first which there are; of none that leads nowhere is told later.
-    shared = None if databases is None or databases.by_pipeline else databases.find("")
-    probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
-    probed.refuse(CONNECT, *([BROKERS] if rate_seconds is not None else []))
-    for error in probed.silent.values():
-        say(visible(f"{error}; its part of the report is missing"), err=True)
+    probed = _probed(cluster, databases, settings, has_rates=rate_seconds is not None)
     databases = None if DATABASE in probed.silent else databases
     bootstrap_servers = None if BROKERS in probed.silent else bootstrap_servers
     steps = Steps(sys.stderr)
@@ -118,6 +113,19 @@ def status(
         say("there are no connectors; `cdc-outbox deploy-connector SPEC` creates one", err=True)
     is_well = all(row["up"] and not row.get("findings") for row in rows)
     return ExitCode.DONE if is_well else ExitCode.FAILED
+
+
+def _probed(
+    cluster: Cluster, databases: Databases | None, settings: dict[str, Any] | None, *, has_rates: bool
+) -> ProbeResult:
+    """Return who answers, and say who does not; without Connect there is nothing to show."""
+    # Where each pipeline has its own, Connect tells first which there are; of none that leads nowhere is told later.
+    shared = None if databases is None or databases.by_pipeline else databases.find("")
+    probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
+    probed.refuse(CONNECT, *([BROKERS] if has_rates else []))
+    for error in probed.silent.values():
+        say(visible(f"{error}; its part of the report is missing"), err=True)
+    return probed
 
 
 def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[str, Databases | None]:

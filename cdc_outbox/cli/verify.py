@@ -82,10 +82,8 @@ def verify(
       cdc-outbox verify connectors/orders.yaml --consumer shipping --settle 5m --output json
     """
     pipeline = read_spec(spec)
-    if consumer is None and inbox_database is not None:
-        consumer_hint = "--inbox-dsn is of use with --consumer only"
-        if is_named("inbox_database"):
-            raise click.UsageError(consumer_hint)
+    if consumer is None and is_named("inbox_database"):
+        raise click.UsageError("--inbox-dsn is of use with --consumer only")
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)
     inbox_place = None
