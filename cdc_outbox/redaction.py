@@ -31,9 +31,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
-def enumerated(names: Sequence[str], limit: int = 3) -> str:
-    """Return the first of some names, and how many more there are: ``a, b and 2 more``."""
-    more = f" and {len(names) - limit:,} more" if len(names) > limit else ""
+def enumerated(names: Sequence[str], limit: int = 3, *, total: int | None = None) -> str:
+    """Return the first of some names, and how many more there are: ``a, b and 2 more``.
+
+    Args:
+        total: How many there are, where the names are the first of them.
+    """
+    left = (len(names) if total is None else total) - min(limit, len(names))
+    more = f" and {left:,} more" if left > 0 else ""
     return f"{', '.join(names[:limit])}{more}"
 
 

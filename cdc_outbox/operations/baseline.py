@@ -9,7 +9,7 @@ from cdc_outbox.consumer.ordering import Aggregate, Move
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operations.connections import OpenInbox, SequenceHole
-from cdc_outbox.redaction import counted
+from cdc_outbox.redaction import counted, enumerated
 
 _AGGREGATES = 100
 """Decided about in one transaction: it is over before a consumer notices that it waits."""
@@ -91,8 +91,7 @@ class Baseline:
         found = chosen(gaps, self._named)
         if self._named is not None and not found:
             names = [f"{kind}/{number} of {source}" for source, kind, number in (gap.aggregate for gap in gaps)]
-            more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-            there = f"those that do: {', '.join(names[:_NAMED])}{more}" if names else "no other does either"
+            there = f"those that do: {enumerated(names, _NAMED)}" if names else "no other does either"
             source, kind, number = self._named
             message = f"{kind}/{number} of {source!r} waits for no missing event; {there}"
             raise InboxError(message, hint="Name one that does, or leave the aggregate out to accept all of them.")

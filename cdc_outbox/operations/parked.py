@@ -20,9 +20,9 @@ from cdc_outbox.operations.parked_rules import (
     ParkedRow,
     ParkFilter,
     decide_skip,
-    enumerated_ids,
     why_not_retried,
 )
+from cdc_outbox.redaction import enumerated
 
 _PAGE_EVENTS = 100
 """Read at once with their messages, each of which may have megabytes."""
@@ -90,7 +90,8 @@ class Park:
         missing = sorted(set(parked_ids) - {row.parked_id for row in rows})
         if missing:
             others, total = self.find(ParkFilter(), limit=_NAMED)
-            there = enumerated_ids([row.parked_id for row in others], total)
+            named = enumerated([str(row.parked_id) for row in others], _NAMED, total=total)
+            there = f"there {'is' if total == 1 else 'are'} {named}" if total else "nothing is parked"
             absent = ", ".join(map(str, missing))
             raise InboxError(
                 f"no parked event of {self._inbox.consumer} has the id {absent}; {there}",

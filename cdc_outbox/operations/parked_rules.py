@@ -59,19 +59,6 @@ def not_tried(rows: Iterable[ParkedRow], now: datetime) -> list[ParkedRow]:
     return [row for row in rows if row.state is State.WAITING and row.retry_at and row.retry_at < now - _TRIED_WITHIN]
 
 
-def enumerated_ids(parked_ids: Sequence[int], total: int) -> str:
-    """Return a sentence with the ids that there are.
-
-    Args:
-        parked_ids: The first of them.
-        total: How many there are.
-    """
-    named = [*map(str, parked_ids), *([f"{total - len(parked_ids):,} more"] if total > len(parked_ids) else [])]
-    if len(named) < 2:
-        return f"there is {named[0]}" if named else "nothing is parked"
-    return f"there are {', '.join(named[:-1])} and {named[-1]}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkFilter:
     """Which parked events are meant; ``None`` is any.

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cdc_outbox.errors import ConfigError, StackError
+from cdc_outbox.redaction import enumerated
 from cdc_outbox.testing.process import ProcessRecord, end, open_private, write_private
 
 HOST = "127.0.0.1"
@@ -99,8 +100,8 @@ class StackFolder:
         held = sorted(name for name in names if _NAME.fullmatch(name) and StackFolder(name, self._root).is_held)
         if not held:
             return ""
-        shown = ", ".join(held[:_SHOWN]) + (f" and {len(held) - _SHOWN} more" if held[_SHOWN:] else "")
-        return f"There {'are' if held[1:] else 'is'} only {shown}: --name {held[0]}, or CDC_OUTBOX_NAME."
+        there = f"There {'are' if held[1:] else 'is'} only {enumerated(held, _SHOWN)}"
+        return f"{there}: --name {held[0]}, or CDC_OUTBOX_NAME."
 
     def occupy(self) -> None:
         """Clear away what crashed, make the folder, and hold it until :meth:`release` or the end of the process.

@@ -111,7 +111,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     assert re.search(r'^payload +\{"secret":"hunter2"\}$', shown_too, re.MULTILINE)
     assert "payload" not in json.loads(shell.about(service, "parked", "show", "1", "--output=json")[0])["event"]
     said = shell.about(service, "parked", "show", "9", code=1)[1]
-    assert said.startswith("error: no parked event of shipping has the id 9; there are 1, 2 and 3 hint: ")
+    assert said.startswith("error: no parked event of shipping has the id 9; there are 1, 2, 3 hint: ")
 
     file = tmp_path / "parked.jsonl"
     assert shell.about(service, "parked", "export", "--file", str(file)) == ("", "3 events")

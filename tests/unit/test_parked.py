@@ -9,7 +9,7 @@ from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.parked_events import Due, Reason, State, choose
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operations.baseline import Gap, chosen
-from cdc_outbox.operations.parked_rules import ParkedRow, decide_skip, enumerated_ids, why_not_retried
+from cdc_outbox.operations.parked_rules import ParkedRow, decide_skip, why_not_retried
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 
@@ -101,19 +101,6 @@ def test_each_reason_is_tried_again_as_it_may_be(reason: Reason) -> None:
 def test_what_is_forced_already_needs_no_force_again() -> None:
     forced = replace(row(1, 1, Reason.CONFLICT), forced=True)
     assert not why_not_retried(forced, forced=frozenset(), claimed=frozenset())
-
-
-@pytest.mark.parametrize(
-    ("parked_ids", "total", "told"),
-    [
-        ([], 0, "nothing is parked"),
-        ([7], 1, "there is 7"),
-        ([1, 2], 2, "there are 1 and 2"),
-        ([1, 2, 3], 1_203, "there are 1, 2, 3 and 1,200 more"),
-    ],
-)
-def test_the_ids_that_there_are_make_a_sentence(parked_ids: list[int], total: int, told: str) -> None:
-    assert enumerated_ids(parked_ids, total) == told
 
 
 def test_a_baseline_is_for_what_was_never_seen_or_is_named() -> None:

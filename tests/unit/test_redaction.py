@@ -7,7 +7,7 @@ import pytest
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium import options
 from cdc_outbox.debezium.diff import OptionChange
-from cdc_outbox.redaction import MASK, SecretRedactor, hides, shows_password, shows_secret
+from cdc_outbox.redaction import MASK, SecretRedactor, enumerated, hides, shows_password, shows_secret
 from tests.support.connect_server import Answer, Asked, answering
 
 SECRET = "tiger1-x9Q"
@@ -129,3 +129,17 @@ def test_a_long_value_is_looked_through_in_time(word: str) -> None:
 )
 def test_a_secret_under_its_name_in_json_or_a_dictionary_is_hidden(text: str, masked: str) -> None:
     assert SecretRedactor().over(text) == masked
+
+
+@pytest.mark.parametrize(
+    ("names", "total", "told"),
+    [
+        ([], None, ""),
+        (["7"], 1, "7"),
+        (["1", "2"], None, "1, 2"),
+        (["1", "2", "3", "4", "5"], None, "1, 2, 3 and 2 more"),
+        (["1", "2", "3"], 1_203, "1, 2, 3 and 1,200 more"),
+    ],
+)
+def test_of_many_names_the_first_are_told(names: list[str], total: int | None, told: str) -> None:
+    assert enumerated(names, 3, total=total) == told
