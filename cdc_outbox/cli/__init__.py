@@ -27,7 +27,7 @@ _COMMANDS = {
     ),
     "baseline": ("cdc_outbox.cli.reset:baseline", "Begin in the middle of a history: accept what came before."),
     "completion": (
-        "cdc_outbox.cli.help:completion",
+        "cdc_outbox.cli.completion:completion",
         "Print what makes a shell complete this command.",
     ),
     "consume": ("cdc_outbox.cli.consume:consume", "Run a consumer until SIGTERM or Ctrl-C."),
@@ -36,7 +36,7 @@ _COMMANDS = {
     "delete": ("cdc_outbox.cli.lifecycle:delete", "Delete a connector, and say what stays of it."),
     "deploy-connector": ("cdc_outbox.cli.deploy:deploy_connector", "Make a connector be what its spec says."),
     "doctor": ("cdc_outbox.cli.doctor:doctor", "Diagnose a pipeline, from the table to the topics."),
-    "explain": ("cdc_outbox.cli.help:explain", "Tell what a finding's code means."),
+    "explain": ("cdc_outbox.cli.findings:explain", "Tell what a finding's code means."),
     "init": ("cdc_outbox.cli.init:init", "Create, upgrade or check the outbox's or the inbox's tables."),
     "lint": ("cdc_outbox.cli.lint:lint", "Find what is wrong with specs and connector configurations."),
     "new": ("cdc_outbox.cli.spec_commands:new", "Write a commented spec to begin with."),

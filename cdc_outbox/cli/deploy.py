@@ -25,8 +25,15 @@ from cdc_outbox.cli.options import (
     stable_option,
     timeout_option,
 )
-from cdc_outbox.cli.outcome import PipelineOutcome, PipelineState, as_json, change_line, effect_line, exit_code
 from cdc_outbox.cli.output import complain, say
+from cdc_outbox.cli.pipeline_outcomes import (
+    PipelineOutcome,
+    PipelineState,
+    as_json,
+    change_line,
+    effect_line,
+    exit_code,
+)
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.specs import read_specs
 from cdc_outbox.connect.client import ConnectClient

@@ -1,4 +1,4 @@
-"""Findings as text for people, and as JSON, SARIF and annotations for machines."""
+"""Findings as text for people, and as JSON, SARIF and annotations for machines; ``cdc-outbox explain``."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -8,12 +8,15 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import click
+from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import ExitCode, document, say
-from cdc_outbox.debezium.explanations import explanations
+from cdc_outbox.debezium.explanations import explanations, page
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.redaction import safe_json, visible
+from cdc_outbox.text_files.document import did_you_mean
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
@@ -151,3 +154,32 @@ def _annotation(finding: Finding) -> str:
 
 def _escaped(text: str, more: str = "") -> str:
     return re.sub(f"[%\r\n{more}]", lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def _known_codes(_context: click.Context, _argument: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    known = explanations().items()
+    return [CompletionItem(code, help=each.title) for code, each in known if code.startswith(incomplete.upper())]
+
+
+@click.command(short_help="Tell what a finding's code means.")
+@click.argument(
+    "code", metavar="[CODE]", required=False, shell_complete=_known_codes, help="The code of a finding, such as CC302."
+)
+@click.option("--all", "everything", is_flag=True, help="All of them: every code, as a page of Markdown.")
+def explain(code: str | None, *, everything: bool) -> None:
+    """Tell what happens where CODE is found, what was observed, and what to do.
+
+    \b
+    Example:
+      cdc-outbox explain CC302
+    """
+    if everything == (code is not None):
+        raise click.UsageError("say which CODE, or --all")
+    if code is None:
+        say(page(), nl=False)
+        return
+    known = explanations()
+    if code.upper() not in known:
+        hint = did_you_mean(code.upper(), list(known)) or "`cdc-outbox explain --all` prints every code."
+        raise ConfigError(f"there is no code {code!r}", field="CODE", hint=hint)
+    say(str(known[code.upper()]))

@@ -23,8 +23,8 @@ from cdc_outbox.cli.options import (
     timeout_option,
     yes_option,
 )
-from cdc_outbox.cli.outcome import PipelineState, error_content
-from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.output import document, error_content, say
+from cdc_outbox.cli.pipeline_outcomes import PipelineState
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster

@@ -99,3 +99,15 @@ def complain(error: CdcOutboxError) -> None:
     say(f"{paint('error:', 'red')} {error}", err=True)
     if error.hint:
         say(f"{paint('hint:', 'cyan')} {error.hint}", err=True)
+
+
+def error_content(error: CdcOutboxError) -> dict[str, Any]:
+    """Return an error for a document."""
+    return {
+        "kind": type(error).__name__,
+        "message": str(error),
+        "hint": error.hint,
+        "retryable": error.retryable,
+        "trace": getattr(error, "trace", ""),
+        "findings": [str(finding) for finding in getattr(error, "findings", ())],
+    }

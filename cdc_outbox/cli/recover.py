@@ -27,8 +27,7 @@ from cdc_outbox.cli.options import (
     stable_option,
     yes_option,
 )
-from cdc_outbox.cli.outcome import error_content
-from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.output import ExitCode, document, error_content, say
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster

@@ -11,7 +11,7 @@ import pytest
 from click.shell_completion import ShellComplete
 
 from cdc_outbox.cli import cli
-from cdc_outbox.cli.help import PROGRAM, VARIABLE
+from cdc_outbox.cli.completion import PROGRAM, VARIABLE
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.testing.process import ProcessRecord
 

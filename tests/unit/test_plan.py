@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.cli.outcome import PipelineOutcome, PipelineState
+from cdc_outbox.cli.pipeline_outcomes import PipelineOutcome, PipelineState
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.plan import Found, make_plan
 from cdc_outbox.databases.facts import COUNTED_ROWS, SlotFacts, WrittenFacts

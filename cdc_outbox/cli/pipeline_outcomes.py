@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.cli.output import ExitCode, document, exit_code_of, paint
+from cdc_outbox.cli.output import ExitCode, document, error_content, exit_code_of, paint
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.debezium.diff import OptionChange
 from cdc_outbox.debezium.impact import Impact, ImpactLevel
@@ -105,16 +105,4 @@ def _change(change: OptionChange) -> dict[str, Any]:
         "after": after,
         "reach": None if effect is None else effect.reach,
         "effect": None if effect is None else effect.text,
-    }
-
-
-def error_content(error: CdcOutboxError) -> dict[str, Any]:
-    """Return an error for a document."""
-    return {
-        "kind": type(error).__name__,
-        "message": str(error),
-        "hint": error.hint,
-        "retryable": error.retryable,
-        "trace": getattr(error, "trace", ""),
-        "findings": [str(finding) for finding in getattr(error, "findings", ())],
     }
