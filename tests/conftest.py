@@ -1,5 +1,6 @@
 """How a run is divided between its workers, the one stack that they share, and a pipeline for each test that asks."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -38,6 +39,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("all" if config.getoption("--all") else "tests")
     config.pluginmanager.register(VendorSuites(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect without the garbage collector, which would go through ten thousand tests that stay again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
