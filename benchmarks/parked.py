@@ -24,11 +24,11 @@ from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.parked_events import ParkStore
 from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import find_transaction_driver
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.databases.drivers.transactions import transaction
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 
 LIMIT = 500

@@ -16,7 +16,7 @@ from benchmarks.durable import demand_durable, make_durable
 from benchmarks.writers import LIST, WRITERS, ListWriter
 from benchmarks.writers.database import make_database
 from cdc_outbox import AsyncOutbox, Outbox, OutboxTable, SequenceMode, WireContract
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.testing import Stack, StackConfig
 
 _NUMBERED = WireContract(aggregates={"order": SequenceMode.GAPLESS})

@@ -25,7 +25,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox import TOMBSTONE, Event, EventError, Outbox, OutboxTable, PayloadType
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.testing import Stack, StackConfig
 from tests.support.mariadb import MariaDbStore
 from tests.support.postgresql import PostgresStore

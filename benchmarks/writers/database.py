@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import psycopg
 import pymysql
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import Component, upgrade
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.testing import MariaDbDsn, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
 

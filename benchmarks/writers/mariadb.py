@@ -7,7 +7,7 @@ import pymysql
 
 from benchmarks.writers.database import WriterDatabase
 from benchmarks.writers.dbapi import CursorWriter
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 
 
 class PyMySqlWriter(CursorWriter):

@@ -17,7 +17,7 @@ from benchmarks.writers.database import WriterDatabase
 from benchmarks.writers.dbapi import CursorWriter
 from benchmarks.writers.work import BY_HAND, LIST, ORDER, event, row
 from cdc_outbox import AsyncOutbox, Outbox
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 
 _ALL_BY_HAND = """
 insert into outbox (id, aggregatetype, aggregateid, type, payload)

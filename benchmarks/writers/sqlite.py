@@ -6,7 +6,7 @@ from typing import ClassVar
 from benchmarks.writers.database import WriterDatabase
 from benchmarks.writers.work import BY_HAND, ORDER, event, row
 from cdc_outbox import AsyncOutbox, Outbox
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 
 _ORDER, _BY_HAND = (statement.replace("%s", "?") for statement in (ORDER, BY_HAND))
 

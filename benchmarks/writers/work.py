@@ -6,7 +6,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from benchmarks.writers.database import WriterDatabase
 from cdc_outbox import AsyncOutbox, Event, Outbox
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 
 PAYLOAD = {"customer": 42, "items": [{"sku": f"sku-{n}", "quantity": n} for n in range(5)], "note": "as usual"}
 """About 200 bytes, as events are."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, find_transaction_driver, translate
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
 
 _SCHEMES = {

@@ -30,13 +30,14 @@ from cdc_outbox.cli.tables import (
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
 from cdc_outbox.databases.introspection import Catalog, PublicationCatalog, TableCatalog
 from cdc_outbox.databases.migrations import script, turn, upgrade
 from cdc_outbox.databases.roles import roles_script
 from cdc_outbox.databases.sql import comment
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.operations.purge import PartPurge

@@ -29,8 +29,9 @@ from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.finding import Finding, errors_in

@@ -16,7 +16,7 @@ from cdc_outbox.cli.options import acting, dry_run_option, json_option, read_spe
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.consumer.limits import DAY_SECONDS, refuse_short_horizon
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.operations.actions import record_action

@@ -17,11 +17,12 @@ from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.consumer.inbox_tables import InboxTable, consumer_role, inbox_component
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.roles import Role, check_role, migrator_role
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.debezium.preflight import check_outbox as check_for_connector
 from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.finding import Finding

@@ -21,8 +21,8 @@ from cdc_outbox.databases.facts import (
 )
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
+from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import quote
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row
 from cdc_outbox.databases.drivers.statements import NamedStatements
 from cdc_outbox.databases.migrations import Component, load_migrations
 from cdc_outbox.databases.roles import Privilege, Role
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConfigError, TransactionConflictError
 
 KEY_BYTES: Mapping[str, int] = {"event_id": 2300, "source": 500, "aggregate_type": 500, "aggregate_id": 1300}

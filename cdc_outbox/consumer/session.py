@@ -21,6 +21,7 @@ from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, unbroken
 from cdc_outbox.consumer.sql_parked_events import SqlPark
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
@@ -32,7 +33,6 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, Meanwhile, nothing_else
 from cdc_outbox.databases.drivers.transactions import async_transaction
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import Any
 from zlib import crc32
 
-from cdc_outbox.databases.table import Dialect, quote
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.quoting import quote
 from cdc_outbox.errors import ConfigError
 
 

@@ -6,11 +6,12 @@ from functools import partial
 from typing import Any
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, Driver, Row
 from cdc_outbox.databases.migrations import Component, exists, find_version
 from cdc_outbox.databases.roles import Role, RoleFacts
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import DatabaseAccessError
 
 

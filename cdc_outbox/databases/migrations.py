@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.sql import Statement, comment, load, load_versions
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConfigError, OutboxError
 
 Execute = Callable[[str], list[tuple[Any, ...]]]

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import Component
+from cdc_outbox.databases.quoting import dollar_quoted, literal, quote, refuse_controls
 from cdc_outbox.databases.sql import comment, load
-from cdc_outbox.databases.table import Dialect, TableName, dollar_quoted, literal, quote, refuse_controls
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.finding import Finding, Location, Severity
 
 

@@ -1,104 +1,15 @@
-"""The tables this package reads and writes: names, columns, and how they are quoted."""
+"""The tables this package reads and writes: their names and columns."""
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
 from typing import ClassVar
 
 from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere, refuse_together
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.quoting import derived_name, quote
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
-from cdc_outbox.redaction import has_controls
-
-MAX_IDENTIFIER_BYTES = 63
-"""PostgreSQL cuts a longer name off without a word, and two names may become one."""
-
-
-class Dialect(StrEnum):
-    """A family of databases that understand the same statements; the value is their folder in ``sql/``."""
-
-    POSTGRESQL = "postgresql"
-    MYSQL = "mysql"
-    """MariaDB too."""
-    SQLITE = "sqlite"
-
-    @property
-    def default_schema(self) -> str | None:
-        """Where a table is that nobody gave a schema; ``None`` is the connection's database."""
-        return {Dialect.POSTGRESQL: "public", Dialect.MYSQL: None, Dialect.SQLITE: "main"}[self]
-
-    @property
-    def undoes_ddl(self) -> bool:
-        """Whether a rollback undoes changes of tables; MySQL commits before and after each."""
-        return self is not Dialect.MYSQL
-
-    @property
-    def max_payload_depth(self) -> int:
-        """How deep a payload may be nested: MariaDB's ``json_valid`` refuses 32 levels."""
-        return 31 if self is Dialect.MYSQL else 100
-
-    def quote(self, identifier: str) -> str:
-        """Return the identifier in this dialect's quotes; raises what :func:`quote` raises."""
-        return quote(identifier, "`" if self is Dialect.MYSQL else '"')
-
-    def literal(self, text: str) -> str:
-        """Return the text as a string constant of this dialect; raises what :func:`literal` raises."""
-        # A backslash means itself or escapes what follows, as the session's sql_mode says; digits mean one thing.
-        if self is Dialect.MYSQL and "\\" in text:
-            return f"_utf8mb4 x'{text.encode().hex()}'"
-        return literal(text)
-
-
-def quote(identifier: str, mark: str = '"') -> str:
-    """Return the identifier in quotes, ready to stand in a statement.
-
-    Raises:
-        ConfigError: It is empty, holds a control character, or is longer than 63 bytes in UTF-8.
-    """
-    refuse_controls(identifier)
-    if not identifier:
-        raise ConfigError(f"{identifier!r} cannot be the name of a table, schema or column")
-    if len(identifier.encode()) > MAX_IDENTIFIER_BYTES:
-        raise ConfigError(f"the name {identifier!r} is longer than {MAX_IDENTIFIER_BYTES} bytes")
-    return mark + identifier.replace(mark, mark * 2) + mark
-
-
-def refuse_controls(name: str) -> None:
-    """Refuse a name that a terminal or a program that reads a script line by line could obey.
-
-    Raises:
-        ConfigError: It holds a control character, a line separator, or what turns the direction of writing.
-    """
-    if has_controls(name):
-        raise ConfigError(f"the name {name!a} holds a control character", hint="Choose a name of visible characters.")
-
-
-def literal(text: str) -> str:
-    """Return the text as an SQL string constant, for statements that take no parameters (DDL)."""
-    if "\0" in text:
-        raise ConfigError("a NUL cannot stand in SQL")
-    return "'" + text.replace("'", "''") + "'"
-
-
-def dollar_quoted(body: str) -> str:
-    """Quote a block of PL/pgSQL with a tag that does not occur in it, whatever the tables are called."""
-    tag, number = "$$", 0
-    while tag in body:
-        number += 1
-        tag = f"$q{number}$"
-    return f"{tag}\n{body}\n{tag}"
-
-
-def derived_name(name: str, suffix: str) -> str:
-    """Return ``name_suffix``, shortened by a hash where it would pass 63 bytes."""
-    whole = f"{name}_{suffix}"
-    if len(whole.encode()) <= MAX_IDENTIFIER_BYTES:
-        return whole
-    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
-    kept = name.encode()[: MAX_IDENTIFIER_BYTES - len(suffix) - len(digest) - 2].decode(errors="ignore")
-    return f"{kept}_{digest}_{suffix}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,8 @@ from cdc_outbox.connect.preflight import ask_connect
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.table import TableName, quote
+from cdc_outbox.databases.quoting import quote
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
 from cdc_outbox.debezium.slot_plan import SlotState, find_hole, stored_offset

@@ -22,10 +22,10 @@ from cdc_outbox.consumer.parked_events import (
     choose,
     fitting,
 )
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, Parameters, Row, TransactionState
 from cdc_outbox.databases.drivers.transactions import already_open
 from cdc_outbox.databases.sql import NAMED, ParameterStyle
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionEndedError, WatermarkMovedError
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message

@@ -11,9 +11,10 @@ from threading import Lock
 from typing import Any
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, find_driver
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import NotInTransactionError, OutboxError
 from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.testing.events import OutboxEvents

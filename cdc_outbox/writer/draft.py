@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, SequenceMode, new_event_id
 from cdc_outbox.formats import cloudevents, envelope, expansion, payload

@@ -9,9 +9,10 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.introspection import Catalog, ColumnCatalog, OutboxCatalog, TableCatalog
 from cdc_outbox.databases.migrations import Component
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.finding import Finding, Location, Severity, errors_in
 from cdc_outbox.spec import Spec

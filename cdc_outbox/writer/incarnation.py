@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import turn
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.writer.outbox_schema import table_made_anew
 from cdc_outbox.writer.shapes import SHAPES

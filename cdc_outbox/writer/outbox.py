@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
@@ -15,7 +16,7 @@ from cdc_outbox.databases.drivers import (
 )
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.sql import ParameterStyle
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError
 from cdc_outbox.event import Event, RecordedEvent, new_event_id
 from cdc_outbox.formats.schemas import EventSchemas

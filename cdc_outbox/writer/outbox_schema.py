@@ -3,10 +3,12 @@
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import Component, Migration, load_migrations
+from cdc_outbox.databases.quoting import dollar_quoted, literal, quote
 from cdc_outbox.databases.roles import Privilege, Role
 from cdc_outbox.databases.sql import Statement, load
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName, dollar_quoted, literal, quote
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.event_format import PayloadType
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.sql import ParameterStyle, load
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
 from cdc_outbox.event import Event, RecordedEvent, SequenceMode
 from cdc_outbox.writer.draft import Draft, emission

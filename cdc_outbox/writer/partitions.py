@@ -11,8 +11,9 @@ from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.databases.drivers import AnyConnection, Driver, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import turn
+from cdc_outbox.databases.quoting import literal
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import OutboxTable, TableName, literal
+from cdc_outbox.databases.table import OutboxTable, TableName
 
 AHEAD = {Partitions.DAY: 7, Partitions.MONTH: 2}
 """Partitions beside the present one: a week or two months in which nobody need look after them."""

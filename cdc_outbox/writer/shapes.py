@@ -4,8 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.introspection import ColumnCatalog
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.writer.outbox_schema import HEADS_SETTINGS
 

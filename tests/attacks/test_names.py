@@ -8,10 +8,11 @@ import pytest
 from cdc_outbox import ConfigError, OutboxColumns, OutboxTable
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.databases.database import database_spec
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import script
 from cdc_outbox.databases.roles import Role, roles_script
 from cdc_outbox.databases.sql import comment
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.writer.outbox_schema import outbox_component, writer_role
 from tests.support.commands import run_command
 from tests.support.specs import MINIMAL

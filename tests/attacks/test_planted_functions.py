@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 from cdc_outbox import OutboxTable
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.migrations import drop, turn
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConfigError, DatabaseAccessError
 from cdc_outbox.testing import Stack

@@ -18,11 +18,11 @@ import pytest
 from confluent_kafka import Producer
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer, InboxTable, Outcome, RecordedEvent, inbox_component
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionEndedError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack

@@ -14,12 +14,12 @@ from pymysql.constants import CLIENT
 
 from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.consumer.session import sql_stores
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, MessageError, OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
 from tests.contract.inbox_contract import CONSUMER, A, Opened, opened_on

@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from cdc_outbox import Event, OutboxTable, RecordedEvent, SequenceMode, WireContract
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.message import Message
 from cdc_outbox.telemetry import Arrival, NoSpans, OpenTelemetrySpans, Spans
 from cdc_outbox.testing import MemorySpan, MemorySpans

@@ -29,7 +29,7 @@ from cdc_outbox import (
     StaleSequenceError,
 )
 from cdc_outbox.contract.outbox_options import Partitions
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox, OutboxEvents, assert_event
 from cdc_outbox.testing import memory_outbox as memory
 from tests.contract.writer_contract import NOT_NUMBERED, WriterContract

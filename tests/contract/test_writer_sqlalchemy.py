@@ -15,8 +15,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from cdc_outbox import AsyncOutbox, NotInTransactionError, Outbox
 from cdc_outbox.databases import drivers
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import find_async_driver, find_driver
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseUnavailableError,

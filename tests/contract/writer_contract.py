@@ -23,7 +23,7 @@ from cdc_outbox import (
     StaleSequenceError,
     WireContract,
 )
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.event import new_event_id
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 

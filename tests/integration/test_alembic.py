@@ -11,7 +11,7 @@ import pytest
 from alembic import command
 
 from cdc_outbox import Outbox
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack

@@ -12,8 +12,8 @@ from benchmarks.durable import demand_durable
 from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
 from cdc_outbox.consumer.fencing import TopicPartition
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import finish
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency
 from cdc_outbox.testing import MariaDb, Stack

@@ -16,9 +16,9 @@ import psycopg
 import pytest
 
 from cdc_outbox import OutboxTable
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import find_driver
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command

@@ -21,10 +21,10 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import find_driver, find_transaction_driver
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.inbox_contract import opened_on
 from tests.support.django_site import add_alias, remove_alias

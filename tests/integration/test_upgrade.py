@@ -6,8 +6,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import Component, Migration
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from cdc_outbox import OutboxTable
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import Component, Migration, script, upgrade
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.outbox_schema import outbox_component

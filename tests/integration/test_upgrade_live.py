@@ -18,9 +18,10 @@ import pytest
 from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, Outcome, inbox_component
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.transactions import changing_tables
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component

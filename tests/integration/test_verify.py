@@ -17,8 +17,8 @@ from cdc_outbox.cli.brokers import broker_settings
 from cdc_outbox.cli.database import connected
 from cdc_outbox.consumer import InboxTable, SequenceMode, inbox_component
 from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.message import Message
 from cdc_outbox.operations.connections import OpenInbox
 from cdc_outbox.operations.reconciliation import DifferenceKind

@@ -12,9 +12,10 @@ from pymysql.connections import Connection
 from pymysql.cursors import Cursor
 
 from cdc_outbox import EventError, NotInTransactionError, StaleSequenceError
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseUnavailableError,

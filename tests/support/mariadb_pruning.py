@@ -9,9 +9,10 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.wait import PASSING, Condition, condition_of
 from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.mysql import PyMySql, connect
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.debezium.render import render
 from cdc_outbox.kafka.clients import consumer_settings
 from cdc_outbox.operations.comparison import TopicComparison

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from tests.support.commands import run_here
 from tests.support.pymysql_connections import connect_pymysql

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox.databases import sql
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.sql import load_versions
-from cdc_outbox.databases.table import Dialect
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import pytest
 from psycopg.types.string import TextLoader
 
 from cdc_outbox import NotInTransactionError
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.testing import Stack

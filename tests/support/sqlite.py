@@ -5,9 +5,10 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.writer_clients import Store
 

@@ -26,6 +26,8 @@ _RENDERED = (
         "cdc_outbox/spec/__init__.py",
         "cdc_outbox/spec/spec.schema.json",
         "cdc_outbox/databases/table.py",
+        "cdc_outbox/databases/dialects/*",
+        "cdc_outbox/databases/quoting.py",
     ),
     *("cdc_outbox/testing/configure.py", "cdc_outbox/testing/java/*", "tests/support/specs.py"),
 )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from cdc_outbox import AsyncOutbox, Event, Outbox, OutboxTable, RecordedEvent, SequenceMode, WireContract
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
 NUMBERED_BY_CALLER = WireContract(aggregates={"order": SequenceMode.INCREASING})

@@ -27,7 +27,7 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.errors import MessageError
 from cdc_outbox.formats.cloudevents import encoded, time_of
 from cdc_outbox.formats.event_format import FORMAT_HEADERS

@@ -9,7 +9,8 @@ import pytest
 from cdc_outbox import ConfigError, EventFormat, OutboxMode, OutboxTable, PayloadType, SequenceMode
 from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.contrib.django.settings import OutboxSettings, parse_settings
-from cdc_outbox.databases.table import TRACE_HEADERS, Dialect
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.table import TRACE_HEADERS
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 MIGRATIONS = Path(__file__).parents[2] / "cdc_outbox" / "contrib" / "django" / "migrations"

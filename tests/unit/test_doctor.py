@@ -17,10 +17,10 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster, ManagedBy
 from cdc_outbox.connect.preflight import LOOKS, AskConnect, Look, Looked, what_connect_hides
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.debezium.preflight.slot_rules import check_hole
 from cdc_outbox.debezium.render import render, render_republishing
 from cdc_outbox.debezium.slot_plan import Hole, SlotState

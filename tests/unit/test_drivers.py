@@ -21,9 +21,9 @@ from sqlalchemy.exc import PendingRollbackError, ResourceClosedError
 
 from cdc_outbox import Event, NotInTransactionError, Outbox
 from cdc_outbox.databases import drivers
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import asyncpg, find_async_driver, find_driver, sqlstate
 from cdc_outbox.databases.drivers.transactions import session_settings
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -66,7 +66,7 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
             from cdc_outbox.databases.drivers import wrong_kind
             from cdc_outbox.errors import DatabaseUnavailableError
             from cdc_outbox.databases.sql import PYFORMAT
-            from cdc_outbox.databases.table import Dialect
+            from cdc_outbox.databases.dialects import Dialect
 
             class Driver:
                 dialect = Dialect.POSTGRESQL

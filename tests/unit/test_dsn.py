@@ -11,10 +11,10 @@ import pytest
 from cdc_outbox import ConfigError
 from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import mysql
 from cdc_outbox.databases.drivers.mysql_dsn import options_of
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseUnavailableError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cdc_outbox import Event, EventError, OutboxTable
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.writer.draft import draft
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from cdc_outbox import AsyncOutbox, Outbox, OutboxTable
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Parameters, Row
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer import outbox
 from cdc_outbox.writer.outbox_schema import outbox_component

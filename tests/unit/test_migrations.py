@@ -9,9 +9,10 @@ from cdc_outbox.consumer import InboxTable
 from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.databases import sql
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import Component, Migration, pending, script, upgrade
 from cdc_outbox.databases.sql import load_versions
-from cdc_outbox.databases.table import Dialect, TableName
+from cdc_outbox.databases.table import TableName
 from cdc_outbox.writer.outbox_schema import outbox_component, publication_statement, table_made_anew, table_statements
 from tests.support.planted_versions import planted
 

@@ -23,8 +23,8 @@ from cdc_outbox import (
 )
 from cdc_outbox.contract.wire import HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ColumnFacts
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.debezium.event_router.outbox_rows import outbox_columns
 from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.specs import rendered

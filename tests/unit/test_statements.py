@@ -23,8 +23,8 @@ from cdc_outbox import (
     WireContract,
     load_spec,
 )
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.sql import NAMED, PYFORMAT
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.testing import MemoryOutbox, assert_event
 from cdc_outbox.writer.draft import Draft, draft
 from cdc_outbox.writer.outbox_statements import OutboxStatements

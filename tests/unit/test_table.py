@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 import cdc_outbox.databases.sql
 from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.consumer import InboxTable
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.quoting import derived_name, literal, quote
 from cdc_outbox.databases.sql import PYFORMAT, Statement, load
-from cdc_outbox.databases.table import Dialect, OutboxColumns, TableName, derived_name, literal, quote
+from cdc_outbox.databases.table import OutboxColumns, TableName
 from cdc_outbox.redaction import has_controls
 
 names = st.text(min_size=1).filter(lambda name: not has_controls(name) and len(name.encode()) <= 63)

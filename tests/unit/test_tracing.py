@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, TraceState
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from cdc_outbox import Event, OutboxTable, SequenceMode, WireContract
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.writer.draft import Draft, draft, traced
 
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={})
@@ -119,7 +119,7 @@ def test_without_the_package_nothing_changes_and_nothing_is_imported() -> None:
         "import sys; from cdc_outbox import Event, OutboxTable; from cdc_outbox.writer.draft import draft\n"
         "from cdc_outbox.writer.draft import traced\n"
         "event = Event(aggregate_type='a', aggregate_id='1', type='T', payload={})\n"
-        "from cdc_outbox.databases.table import Dialect\n"
+        "from cdc_outbox.databases.dialects import Dialect\n"
         "made = draft(event, OutboxTable(), Dialect.POSTGRESQL, max_message_bytes=None)\n"
         "assert traced(made, OutboxTable(), None) is made\n"
         "assert not [name for name in sys.modules if name.startswith('opentelemetry')]\n"

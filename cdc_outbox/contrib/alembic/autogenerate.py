@@ -21,11 +21,11 @@ from cdc_outbox.contrib.alembic.operations import (
     UpgradeOutboxOp,
 )
 from cdc_outbox.contrib.alembic.outbox_table import DeclaredOutbox, find_declared
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Driver
 from cdc_outbox.databases.drivers.sqlalchemy import find
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import pending
-from cdc_outbox.databases.table import Dialect
 
 TableKey = tuple[str | None, str]
 """A table's schema and name."""

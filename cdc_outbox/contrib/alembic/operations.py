@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlalchemy import find, known_dialect
 from cdc_outbox.databases.migrations import (
     Execute,
@@ -20,7 +21,7 @@ from cdc_outbox.databases.migrations import (
     upgrade,
     with_fixed_settings,
 )
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.writer.outbox_schema import (
     drop_publication_statement,

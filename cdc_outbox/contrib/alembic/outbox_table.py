@@ -26,9 +26,11 @@ from sqlalchemy.sql.expression import FunctionElement
 from sqlalchemy.types import JSON, TypeEngine
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlalchemy import find
 from cdc_outbox.databases.migrations import Component, drop_statements, script_statements, with_fixed_settings
-from cdc_outbox.databases.table import Dialect, OutboxTable, TableName, derived_name, quote
+from cdc_outbox.databases.quoting import derived_name, quote
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.writer.incarnation import Source

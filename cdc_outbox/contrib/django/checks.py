@@ -9,9 +9,9 @@ from django.db import connections
 
 from cdc_outbox.contrib.django.operations import APP, is_routed
 from cdc_outbox.contrib.django.settings import SETTING, OutboxSettings, outbox_settings
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.writer.drift import check_outbox, check_version

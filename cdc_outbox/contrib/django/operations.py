@@ -14,6 +14,7 @@ from django.db.migrations.state import ProjectState
 from django.db.transaction import atomic
 
 from cdc_outbox.contrib.django.settings import OutboxSettings, outbox_settings
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.migrations import (
@@ -26,7 +27,6 @@ from cdc_outbox.databases.migrations import (
     with_fixed_settings,
 )
 from cdc_outbox.databases.sql import comment
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.writer.outbox_schema import drop_publication_statement, publication_statement, table_statements
 from cdc_outbox.writer.partitions import add_partitions
 

@@ -13,9 +13,11 @@ from django.utils.connection import ConnectionDoesNotExist
 
 from cdc_outbox.contract.outbox_options import OutboxMode, Partitions
 from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.migrations import Component
-from cdc_outbox.databases.table import TRACE_HEADERS, Dialect, OutboxTable, quote
+from cdc_outbox.databases.quoting import quote
+from cdc_outbox.databases.table import TRACE_HEADERS, OutboxTable
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.formats.event_format import EventFormat, PayloadType

@@ -9,9 +9,9 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import sqlstate
 from cdc_outbox.databases.sql import ParameterStyle
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseError,

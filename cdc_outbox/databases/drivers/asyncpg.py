@@ -21,6 +21,7 @@ from asyncpg import (
 from asyncpg.pool import PoolConnectionProxy
 from asyncpg.transaction import Transaction
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AsyncDriver,
     Driver,
@@ -33,7 +34,6 @@ from cdc_outbox.databases.drivers import (
 )
 from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import ParameterStyle, load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionEndedError
 
 Connectable: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only

@@ -13,6 +13,7 @@ from django.db.utils import Error
 from django.utils.connection import ConnectionProxy
 
 from cdc_outbox.databases import drivers
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
@@ -32,7 +33,6 @@ from cdc_outbox.databases.drivers.transactions import (
     session_settings,
 )
 from cdc_outbox.databases.sql import PYFORMAT, load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, OutboxError, TransactionAbortedError, TransactionEndedError
 
 _log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from contextlib import closing, suppress
 from importlib import import_module
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
@@ -34,7 +35,6 @@ from cdc_outbox.databases.drivers.transactions import (
     transaction,
 )
 from cdc_outbox.databases.sql import PYFORMAT
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,

@@ -15,6 +15,7 @@ from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Wait
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AsyncDriver,
     Driver,
@@ -37,7 +38,6 @@ from cdc_outbox.databases.drivers.transactions import (
     transaction,
 )
 from cdc_outbox.databases.sql import PYFORMAT
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,

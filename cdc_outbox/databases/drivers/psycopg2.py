@@ -14,6 +14,7 @@ from psycopg2.extensions import (
 from psycopg2.extensions import connection as Connection  # noqa: N812 - it is a class
 from psycopg2.extensions import cursor as Cursor  # noqa: N812 - it is a class
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
@@ -34,7 +35,6 @@ from cdc_outbox.databases.drivers.transactions import (
     transaction,
 )
 from cdc_outbox.databases.sql import PYFORMAT
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 
 Connectable = Connection | Cursor

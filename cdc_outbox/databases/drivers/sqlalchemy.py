@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from cdc_outbox.databases import drivers
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
@@ -35,7 +36,6 @@ from cdc_outbox.databases.drivers.transactions import (
     session_settings,
 )
 from cdc_outbox.databases.sql import ParameterStyle, load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 
 Connectable = Connection | Session | scoped_session[Any]

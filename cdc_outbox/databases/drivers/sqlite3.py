@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
 from cdc_outbox.databases.drivers.sqlstate import CANCELED, CLOSED, UNIQUE_VIOLATION
 from cdc_outbox.databases.drivers.transactions import SendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import NAMED
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,

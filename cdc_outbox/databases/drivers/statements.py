@@ -4,9 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AsyncDriver, Driver
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import Dialect
 
 
 class NamedStatements:

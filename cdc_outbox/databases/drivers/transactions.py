@@ -4,6 +4,7 @@ import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncTransactionDriver,
@@ -13,7 +14,6 @@ from cdc_outbox.databases.drivers import (
     find_driver,
 )
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseUnavailableError,

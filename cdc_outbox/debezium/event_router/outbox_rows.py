@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
+from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import OutboxTable, TableName, quote
+from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.debezium.event_router import ConnectValue
 from cdc_outbox.debezium.event_router.column_values import Column, ColumnModes, base_type, column_value
 from cdc_outbox.errors import ConfigError, TableNotFoundError

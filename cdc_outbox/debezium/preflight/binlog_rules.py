@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc_outbox.databases.binlog import BinlogPosition, missing_gtids
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import COUNTED_ROWS, AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.debezium.connector_offsets import own_offset
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding

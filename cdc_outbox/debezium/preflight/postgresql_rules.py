@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cdc_outbox.databases.facts import ConnectorRoleFacts, DatabaseFacts, WrittenFacts
-from cdc_outbox.databases.table import literal, quote
+from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.debezium.preflight.findings import another_database, error, warning
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
 from cdc_outbox.debezium.preflight.slot_rules import check_slot

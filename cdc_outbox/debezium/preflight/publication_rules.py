@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.facts import PublicationFacts, TableFacts
-from cdc_outbox.databases.table import quote
+from cdc_outbox.databases.quoting import quote
 from cdc_outbox.debezium.preflight.findings import error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.redaction import enumerated

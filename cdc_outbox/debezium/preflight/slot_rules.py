@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cdc_outbox.databases.facts import DatabaseFacts, ServerFacts, SlotFacts
-from cdc_outbox.databases.table import literal
+from cdc_outbox.databases.quoting import literal
 from cdc_outbox.debezium.preflight.findings import error, warning
 from cdc_outbox.debezium.slot_plan import SlotState, find_hole
 from cdc_outbox.finding import Finding, Severity

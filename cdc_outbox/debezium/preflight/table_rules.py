@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.facts import ColumnFacts, PublicationFacts, TableFacts
-from cdc_outbox.databases.table import quote
+from cdc_outbox.databases.quoting import quote
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.formats.event_format import PayloadType

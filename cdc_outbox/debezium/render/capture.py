@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
-from cdc_outbox.databases.table import literal
+from cdc_outbox.databases.quoting import literal
 from cdc_outbox.debezium.config import DECODER
 from cdc_outbox.spec import Spec
 

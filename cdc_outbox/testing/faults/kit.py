@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from cdc_outbox.consumer import AsyncConsumer
 from cdc_outbox.consumer.handlers import ours_of
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import finish
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
 from cdc_outbox.testing.faults.report import FaultReport, Problem, Repetition, difference

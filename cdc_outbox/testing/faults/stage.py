@@ -21,9 +21,9 @@ from cdc_outbox.consumer.limits import ENDLESS
 from cdc_outbox.consumer.ordering import Order
 from cdc_outbox.consumer.parked_events import Failure, ParkedCount, Reason
 from cdc_outbox.consumer.session import ConsumerDatabase, Session
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.databases.sql import Statement, load
-from cdc_outbox.databases.table import Dialect
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

@@ -11,7 +11,8 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from cdc_outbox import Event, Outbox
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.table import Dialect, OutboxTable
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.writer.outbox_schema import writer_role

@@ -11,9 +11,9 @@ from sqlalchemy import Engine, NullPool, create_engine, event
 from sqlalchemy.orm import Session
 
 from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import find_transaction_driver
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.databases.table import Dialect
 from tests.contract.inbox_contract import CONSUMER, Opened, failed, gap, opened_on
 from tests.support.commands import run_command
 from tests.support.golden import golden
