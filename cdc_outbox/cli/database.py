@@ -13,20 +13,7 @@ from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, find_
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
 
-_SCHEMES = {
-    "postgresql": Dialect.POSTGRESQL,
-    "postgres": Dialect.POSTGRESQL,
-    "mysql": Dialect.MYSQL,
-    "mariadb": Dialect.MYSQL,
-    "sqlite": Dialect.SQLITE,
-}
-_DRIVERS = {
-    Dialect.POSTGRESQL: ("psycopg", "postgres"),
-    Dialect.MYSQL: ("mysql", "mysql"),
-    Dialect.SQLITE: ("sqlite3", ""),
-}
-"""Our module that opens a connection, and the extra that brings what it needs."""
-_NAMES = {Dialect.POSTGRESQL: "PostgreSQL", Dialect.MYSQL: "MariaDB or MySQL", Dialect.SQLITE: "SQLite"}
+_SCHEMES = {scheme: dialect for dialect in Dialect for scheme in dialect.features.schemes}
 
 
 @contextmanager
@@ -49,8 +36,9 @@ def connected(
     dialect = dialect_of(dsn)
     if kind is not None and kind.dialect is not dialect:
         asked_by = "" if spec is None else f"{spec}: "
+        found, wanted = dialect.features.title, kind.dialect.features.title
         raise ConfigError(
-            f"{asked_by}the DSN is one of {_NAMES[dialect]}, and {_NAMES[kind.dialect]} is wanted here",
+            f"{asked_by}the DSN is one of {found}, and {wanted} is wanted here",
             field="--dsn",
             hint="Correct the DSN, or database.kind in the spec.",
         )
@@ -108,7 +96,7 @@ def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own
 
 @contextmanager
 def _driver_of(dialect: Dialect) -> Iterator[Any]:
-    module, extra = _DRIVERS[dialect]
+    module, extra = dialect.features.driver, dialect.features.extra
     try:
         yield import_module(f"cdc_outbox.databases.drivers.{module}")
     except ImportError as error:  # of the package, or of the libpq that it needs

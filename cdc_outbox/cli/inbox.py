@@ -77,7 +77,7 @@ class InboxPlace:
     def table(self) -> InboxTable:
         """The inbox's tables."""
         dialect = dialect_of(self.dsn)
-        return InboxTable(schema=self.schema or dialect.default_schema, dialect=dialect)
+        return InboxTable(schema=self.schema or dialect.features.default_schema, dialect=dialect)
 
     @contextmanager
     def connected(self) -> Iterator[tuple[Any, TransactionDriver]]:

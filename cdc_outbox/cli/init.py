@@ -176,18 +176,6 @@ def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databas
     return databases.shared() if spec is None else databases.of(spec.name)
 
 
-_FRAMES = {
-    # See migrations.fixed_settings; here the transaction is the script's own.
-    Dialect.POSTGRESQL: (
-        "begin;\n\nset local search_path = pg_catalog, pg_temp;\nset local row_security = off;",
-        "commit;",
-    ),
-    Dialect.SQLITE: ("begin immediate;", "commit;"),
-    # Each change of a table would end the transaction.
-    Dialect.MYSQL: (comment("For the service's database."),),
-}
-
-
 def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -> str:
     if prints_json:
         raise click.UsageError("--sql and --grants print statements, and no JSON")
@@ -205,7 +193,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
     if grants:
         roles = [(about, wanted.role(kind, named=False)) for kind, about in PARTIES.items()]
         parts.append(roles_script((about, role) for about, role in roles if role is not None))
-    before, *after = _FRAMES[dialect]
+    before, *after = dialect.features.script_frame
     return "\n\n".join([before, *parts, *after])
 
 
@@ -225,7 +213,7 @@ def _check(wanted: Wanted, connection: AnyConnection, driver: TransactionDriver,
         if wanted.spec is not None and wanted.spec.database.publication:
             checked.append(f"publication {wanted.spec.database.publication}")
         say(f"as init makes {'them' if checked[1:] else 'it'}: {', '.join(checked)}", err=True)
-    if not roles and wanted.dialect is not Dialect.SQLITE:
+    if not roles and wanted.dialect.features.password_note is not None:
         names = [
             f"--{kind}-role {wanted.known_name(kind) or 'ROLE'}" for kind in PARTIES if wanted.role(kind, named=False)
         ]

@@ -154,11 +154,11 @@ def wanted_of(
     table = None
     if inbox:
         dialect = spec.database.kind.dialect if spec is not None else dialect_of(dsn or "")
-        table = InboxTable(schema=inbox_schema or dialect.default_schema, dialect=dialect)
+        table = InboxTable(schema=inbox_schema or dialect.features.default_schema, dialect=dialect)
     wanted = Wanted(spec=spec, inbox=table, roles={kind: name for kind, name in roles.items() if name})
-    if (grants or wanted.roles) and wanted.dialect is Dialect.SQLITE:
+    if (grants or wanted.roles) and wanted.dialect.features.password_note is None:
         raise ConfigError(
-            "SQLite has no roles: who may write the file may do everything",
+            f"{wanted.dialect.features.title} has no roles: who may write the file may do everything",
             field="--grants",
             hint="Give the file to the service's user alone.",
         )

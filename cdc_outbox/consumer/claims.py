@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from cdc_outbox.consumer.inbox_tables import KEY_BYTES, Statements
+from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, key_of
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, translate
 from cdc_outbox.errors import CdcOutboxError, ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
@@ -282,7 +283,22 @@ def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
 
 
 class SavepointInbox(SqlInbox):
-    """The inbox in SQLite."""
+    """The inbox in MariaDB, MySQL or SQLite.
+
+    Args:
+        key_bytes: The size of each key column, where each has one of its own: `insert ignore` would cut off the rest.
+    """
+
+    def __init__(self, statements: Statements, key_bytes: Mapping[str, int]) -> None:
+        super().__init__(statements)
+        self._limits = (
+            {
+                "id": (key_bytes["event_id"] - 1,),  # some get a character in front
+                "aggregate": (key_bytes["source"], key_bytes["aggregate_type"], key_bytes["aggregate_id"]),
+            }
+            if key_bytes
+            else {}
+        )
 
     async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
         transaction = new_name()
@@ -309,15 +325,11 @@ class SavepointInbox(SqlInbox):
                 raise
             raise TransactionEndedError(ANOTHER_TRANSACTION) from error
 
-
-class MySqlInbox(SavepointInbox):
-    """The inbox in MariaDB or MySQL."""
-
     def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
-        """Refuse also what does not fit into its own column: `insert ignore` would cut it off."""
+        """Refuse also what does not fit into its own column."""
         super()._refuse(what, keys)
-        for columns in keys:
-            for column, limit in zip(columns, _LIMITS[what], strict=True):
+        for columns in keys if self._limits else ():
+            for column, limit in zip(columns, self._limits[what], strict=True):
                 if len(column) * 4 > limit and len(column.encode()) > limit:
                     raise MessageError(
                         f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: "
@@ -325,8 +337,7 @@ class MySqlInbox(SavepointInbox):
                     )
 
 
-_LIMITS = {
-    "id": (KEY_BYTES["event_id"] - 1,),  # some get a character in front
-    "aggregate": (KEY_BYTES["source"], KEY_BYTES["aggregate_type"], KEY_BYTES["aggregate_id"]),
-}
-"""How many bytes each column may have, by what is asked for."""
+def inbox_store(statements: Statements, dialect: Dialect) -> SqlInbox:
+    """Return the inbox as a database of this dialect can have it."""
+    features = dialect.features
+    return SqlInbox(statements) if features.names_transactions else SavepointInbox(statements, features.key_bytes)

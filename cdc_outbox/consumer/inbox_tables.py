@@ -12,10 +12,6 @@ from cdc_outbox.databases.roles import Privilege, Role
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConfigError, TransactionConflictError
 
-KEY_BYTES: Mapping[str, int] = {"event_id": 2300, "source": 500, "aggregate_type": 500, "aggregate_id": 1300}
-"""How long the columns of a key are on MySQL, where each has a length of its own: with the consumer's name and the
-first sequence of a hole they fill most of what InnoDB's index takes, 3,072 bytes. A topic's name has at most 249."""
-
 _MAX_NAME_BYTES = 255
 """A consumer's name is part of every key in the inbox, and an index has only so much room."""
 
@@ -54,7 +50,7 @@ class InboxTable:
     @classmethod
     def on(cls, dialect: Dialect) -> "InboxTable":
         """Return the inbox where a database of this dialect has it unless somebody says otherwise."""
-        return cls(schema=dialect.default_schema, dialect=dialect)
+        return cls(schema=dialect.features.default_schema, dialect=dialect)
 
     @property
     def table(self) -> TableName:
@@ -117,7 +113,7 @@ class InboxTable:
             "epochs": self.epochs.quoted,
             "starts": self.starts.quoted,
             "purges": self.purges.quoted,
-            **{f"{column}_bytes": str(size) for column, size in KEY_BYTES.items()},
+            **{f"{column}_bytes": str(size) for column, size in self.dialect.features.key_bytes.items()},
         }
 
 

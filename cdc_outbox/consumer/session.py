@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
 
-from cdc_outbox.consumer.claims import MySqlInbox, SavepointInbox, SqlInbox
+from cdc_outbox.consumer.claims import inbox_store
 from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
 from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, SqlEpochs, TopicId, TopicPartition
 from cdc_outbox.consumer.handlers import BeforeCommit, origin_of
@@ -277,14 +277,7 @@ def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stor
     inbox, park, epochs = (
         Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
     )
-    return Stores(inbox=_INBOXES[driver.dialect](inbox), park=SqlPark(park), epochs=SqlEpochs(epochs))
-
-
-_INBOXES: Mapping[Dialect, type[SqlInbox]] = {
-    Dialect.POSTGRESQL: SqlInbox,
-    Dialect.MYSQL: MySqlInbox,
-    Dialect.SQLITE: SavepointInbox,
-}
+    return Stores(inbox=inbox_store(inbox, driver.dialect), park=SqlPark(park), epochs=SqlEpochs(epochs))
 
 
 OpenedT_co = TypeVar("OpenedT_co", covariant=True)

@@ -36,12 +36,12 @@ class DatabaseKind(StrEnum):
                 field="database.kind",
                 hint="`cdc-outbox render`, `lint` and `simulate` take such a spec.",
             )
-        return Dialect.MYSQL if self is DatabaseKind.MARIADB else Dialect(self)
+        return _DIALECTS[self]
 
     @property
     def has_dialect(self) -> bool:
         """Whether there are statements for it here, to make, write and prune an outbox."""
-        return self not in {DatabaseKind.SQLSERVER, DatabaseKind.ORACLE, DatabaseKind.MONGODB}
+        return self in _DIALECTS
 
     @property
     def reads_binlog(self) -> bool:
@@ -57,6 +57,9 @@ class DatabaseKind(StrEnum):
     def default_port(self) -> int:
         """Where its server listens; 0 for none."""
         return {"postgresql": 5432, "mariadb": 3306, "mysql": 3306, "sqlserver": 1433, "oracle": 1521}.get(self, 0)
+
+
+_DIALECTS = {DatabaseKind(kind): dialect for dialect in Dialect for kind in dialect.features.kinds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -231,17 +231,9 @@ def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
     """Return the statements of some roles as SQL text; each role comes with a sentence about it."""
     parts: list[str] = []
     for about, role in roles:
-        parts += [] if parts else [_PASSWORDS[role.dialect]]
+        parts += [] if parts else [role.dialect.features.password_note or ""]
         parts.append("\n".join([comment(f"{role.name}: {about}"), *role.statements()]))
     return "\n\n".join(parts)
-
-
-_PASSWORDS = {
-    Dialect.POSTGRESQL: comment("Passwords are yours to set: alter role … password '…', or \\password in psql."),
-    Dialect.MYSQL: comment(
-        "Set the passwords; until then the users are locked: alter user … identified by '…' account unlock."
-    ),
-}
 
 
 def _statement(name: str, names: Mapping[str, str], dialect: Dialect = Dialect.POSTGRESQL) -> str:

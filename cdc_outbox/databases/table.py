@@ -207,7 +207,7 @@ class OutboxTable:
 
     def table_in(self, dialect: Dialect) -> TableName:
         """Return the outbox as a database of this dialect calls it."""
-        schema = dialect.default_schema if self.schema is None else self.schema
+        schema = dialect.features.default_schema if self.schema is None else self.schema
         return TableName(schema=schema, name=self.name, dialect=dialect)
 
     def heads_in(self, dialect: Dialect) -> TableName:
@@ -248,7 +248,7 @@ class OutboxTable:
 
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
         """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
-        quote, table = dialect.quote, self.table_in(dialect)
+        quote, features, table = dialect.quote, dialect.features, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
         headers = {column: quote(column) for column in self.header_columns}
         return {
@@ -258,38 +258,27 @@ class OutboxTable:
             "schema": "" if table.schema is None else quote(table.schema),
             "header_columns": "".join(f", {column}" for column in headers.values()),
             "header_fields": "".join(f", given.headers ->> '{column}'" for column in headers),
-            "header_definitions": "".join(f",\n    {column} {_HEADER_TYPES[dialect]}" for column in headers.values()),
+            "header_definitions": "".join(f",\n    {column} {features.header_type}" for column in headers.values()),
             "rest": table.sibling("rest").quoted,
             "partitioning": "" if self.partitions is None else f" partition by range ({columns['id']})",
             "in_order": _in_order(columns),
             "returned": ", ".join(
-                _returned(dialect, role, columns.get(role, "null")) for role in ("sequence", "source", "created_at")
+                (
+                    columns.get("sequence", "null"),
+                    columns.get("source", "null"),
+                    features.time_text(columns["created_at"]) if "created_at" in columns else "null",
+                )
             ),
-            "payload_type": _PAYLOAD_TYPES[dialect][self.payload_type.stored],
+            "payload_type": features.payload_types[self.payload_type.stored],
             "payload_input": _PAYLOAD_INPUTS[self.payload_type.stored],
             "payload_decoded": _PAYLOADS_DECODED[self.payload_type.stored],
         } | columns
 
 
-_PAYLOAD_TYPES = {
-    Dialect.POSTGRESQL: {PayloadType.JSON: "json", PayloadType.BYTES: "bytea"},
-    Dialect.MYSQL: {PayloadType.JSON: "json", PayloadType.BYTES: "longblob"},
-    Dialect.SQLITE: {PayloadType.JSON: "text", PayloadType.BYTES: "blob"},
-}
-"""Of the payload column."""
 _PAYLOAD_INPUTS = {PayloadType.JSON: "text", PayloadType.BYTES: "bytea"}
 """PostgreSQL's type of a payload on its way there."""
 _PAYLOADS_DECODED = {PayloadType.JSON: "cast(payload as json)", PayloadType.BYTES: "decode(payload, 'hex')"}
 """How PostgreSQL makes a payload from the text that stands in a list of events."""
-_HEADER_TYPES = {Dialect.POSTGRESQL: "text", Dialect.MYSQL: "longtext", Dialect.SQLITE: "text"}
-"""MySQL's ``text`` ends at 65,535 bytes, and outside strict mode it is cut there without an error."""
-
-
-def _returned(dialect: Dialect, role: str, column: str) -> str:
-    """Return a column as it comes back: a time in ISO 8601, whatever the session's DateStyle is."""
-    if dialect is Dialect.POSTGRESQL and role == "created_at" and column != "null":
-        return f"to_char({column}, 'YYYY-MM-DD\"T\"HH24:MI:SS.USTZH:TZM')"
-    return column
 
 
 def _in_order(columns: Mapping[str, str]) -> str:

@@ -88,7 +88,7 @@ def draft(
 def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
     # A CloudEvents envelope is one object more around the payload, where the database looks at it.
     around = table.format is EventFormat.CLOUDEVENTS_STRUCTURED
-    encoded = payload.encode(event.payload, max_depth=dialect.max_payload_depth - around)
+    encoded = payload.encode(event.payload, max_depth=dialect.features.max_payload_depth - around)
     if schemas is not None:
         schemas.check(event, encoded)
     match table.payload_type, encoded:

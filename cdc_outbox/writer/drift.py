@@ -4,12 +4,14 @@ What the connector needs is looked at by its own preflight; here is what the wri
 nothing is said: its owner decides what it is like.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.dialects.features import OutboxShape
 from cdc_outbox.databases.introspection import Catalog, ColumnCatalog, OutboxCatalog, TableCatalog
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.table import OutboxTable, TableName
@@ -17,9 +19,8 @@ from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.finding import Finding, Location, Severity, errors_in
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer.incarnation import Source, constant_of, read_source
-from cdc_outbox.writer.outbox_schema import outbox_components
+from cdc_outbox.writer.outbox_schema import SOURCE, heads_columns, outbox_columns, outbox_components
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
-from cdc_outbox.writer.shapes import SHAPES, SOURCE, Shape
 
 
 def find_drift(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
@@ -65,12 +66,12 @@ def check_outbox(
     table: OutboxTable, first_source: str, catalog: OutboxCatalog, publication: str, *, now: datetime
 ) -> Iterator[Finding]:
     """Return what is not as `init` makes it."""
-    shape, name = SHAPES[catalog.dialect], table.table_in(catalog.dialect)
+    shape, name = catalog.dialect.features.shape, table.table_in(catalog.dialect)
     if catalog.outbox is None and table.mode is not OutboxMode.MESSAGE:
         yield _error("DB301", str(name), "the outbox table does not exist.", "Run `cdc-outbox init`.")
         return
     if catalog.outbox is not None and not table.adopted and table.mode is not OutboxMode.MESSAGE:
-        columns = shape.columns_of(table)
+        columns = outbox_columns(table, catalog.dialect)
         for column in _missing(columns, catalog.outbox):
             yield _error("DB303", f"{name}.{column}", "the column does not exist.", "Run `cdc-outbox init`.")
         yield from _check_columns(name, columns, shape, catalog.outbox)
@@ -95,7 +96,7 @@ def _missing(wanted: Iterable[str], found: TableCatalog) -> list[str]:
 
 
 def _check_columns(
-    table: TableName, wanted: Mapping[str, ColumnCatalog], shape: Shape, found: TableCatalog
+    table: TableName, wanted: Mapping[str, ColumnCatalog], shape: OutboxShape, found: TableCatalog
 ) -> Iterator[Finding]:
     for column, facts in found.columns.items():
         place, given = f"{table}.{column}", wanted.get(column)
@@ -111,10 +112,11 @@ def _check_columns(
             yield _error("DB307", place, f"its default is {facts.default or 'missing'}.", remedy)
 
 
-def _is_same_default(wanted: str, found: str, shape: Shape) -> bool:
+def _is_same_default(wanted: str, found: str, shape: OutboxShape) -> bool:
     if wanted == SOURCE:
         return constant_of(found) is not None
-    return shape.is_now(found) if wanted else not found
+    # PostgreSQL spells it in two ways.
+    return re.sub(r"::text\b", "", found) == shape.now if wanted else not found
 
 
 def _check_foreign_columns(
@@ -161,29 +163,23 @@ def _check_partitions(table: OutboxTable, found: TableCatalog, now: datetime) ->
 
 
 def _check_settings(
-    table: TableName, wanted: Mapping[str, str], shape: Shape, found: TableCatalog
+    table: TableName, wanted: Mapping[str, str], shape: OutboxShape, found: TableCatalog
 ) -> Iterator[Finding]:
     for setting, value in wanted.items():
         if found.settings.get(setting) != value:
             say = _error if setting in shape.vital else _warning
             message = f"{setting} is {found.settings.get(setting, 'not set')}, init sets {value}."
-            yield say("DB324", f"{table}.{setting}", message, _SETTING_REMEDIES[table.dialect])
+            yield say("DB324", f"{table}.{setting}", message, shape.setting_remedy)
 
 
-_SETTING_REMEDIES = {
-    Dialect.POSTGRESQL: "alter table … set (… = …)",
-    Dialect.MYSQL: "alter table … = …",
-    Dialect.SQLITE: "Make the table anew.",
-}
-
-
-def _check_heads(table: TableName, shape: Shape, heads: TableCatalog | None) -> Iterator[Finding]:
+def _check_heads(table: TableName, shape: OutboxShape, heads: TableCatalog | None) -> Iterator[Finding]:
     if heads is None:
         yield _error("DB321", str(table), "the head table does not exist.", "Run `cdc-outbox init`.")
         return
-    for column in _missing(shape.heads, heads):
+    wanted = heads_columns(table.dialect)
+    for column in _missing(wanted, heads):
         yield _error("DB322", f"{table}.{column}", "the column does not exist.", "Make the head table anew.")
-    yield from _check_columns(table, shape.heads, shape, heads)
+    yield from _check_columns(table, wanted, shape, heads)
     yield from _check_key(table, shape.key, heads)
     yield from _check_settings(table, shape.heads_settings, shape, heads)
 

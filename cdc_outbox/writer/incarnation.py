@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
 from cdc_outbox.databases.introspection import Catalog
@@ -14,8 +13,7 @@ from cdc_outbox.databases.migrations import turn
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError, OutboxError
-from cdc_outbox.writer.outbox_schema import table_made_anew
-from cdc_outbox.writer.shapes import SHAPES
+from cdc_outbox.writer.outbox_schema import heads_columns, outbox_columns, table_made_anew
 
 _CONSTANT = re.compile(r"'((?:[^']|'')*)'(?:::(?:text|character varying))?")
 
@@ -108,7 +106,7 @@ def begin_incarnation(
 def _statements(name: str, table: OutboxTable, catalog: Catalog, source: str) -> list[str]:
     """Return what gives a table a new default, or makes it anew with that."""
     dialect, files = catalog.dialect, load(catalog.dialect, "outbox_schema")
-    if dialect is Dialect.SQLITE:
+    if "set_source" not in files:  # SQLite changes no default
         return list(_rebuilding(name, table, catalog, source))
     names = {**table.names(dialect), "source_literal": dialect.literal(source)}
     return [files["set_outbox_source" if name == "outbox" else "set_source"].render(names)]
@@ -117,7 +115,7 @@ def _statements(name: str, table: OutboxTable, catalog: Catalog, source: str) ->
 def _rebuilding(name: str, table: OutboxTable, catalog: Catalog, source: str) -> Iterator[str]:
     dialect, files = catalog.dialect, load(catalog.dialect, "outbox_schema")
     outbox, heads = table.table_in(dialect), table.heads_in(dialect)
-    old, shape = (outbox, SHAPES[dialect].columns_of(table)) if name == "outbox" else (heads, SHAPES[dialect].heads)
+    old, shape = (outbox, outbox_columns(table, dialect)) if name == "outbox" else (heads, heads_columns(dialect))
     _refuse_to_lose(old, shape, catalog)
     anew = old.sibling("anew")
     names = {

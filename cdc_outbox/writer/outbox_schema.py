@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.introspection import ColumnCatalog
 from cdc_outbox.databases.migrations import Component, Migration, load_migrations
 from cdc_outbox.databases.quoting import dollar_quoted, literal, quote
 from cdc_outbox.databases.roles import Privilege, Role
@@ -12,10 +13,28 @@ from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.event_format import PayloadType
 
-HEADS_SETTINGS: Mapping[str, str] = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
-"""Storage parameters of PostgreSQL's head table. A fifth of a page is room for some twenty updates while a transaction
-that was open before keeps the old versions from being cleared away; every update then stays on its page, out of the
-index."""
+SOURCE = "a constant"
+"""Stands for the default of a source column, whose value is not the same everywhere."""
+
+_NOT_NULL = {"id", "aggregate_type", "aggregate_id", "type", "source", "created_at"}
+
+
+def outbox_columns(table: OutboxTable, dialect: Dialect) -> Mapping[str, ColumnCatalog]:
+    """Return the columns of an outbox of ours as the dialect's catalogue spells them, in its order."""
+    shape = dialect.features.shape
+    types = {**shape.types, "payload": shape.payloads[table.payload_type.stored]}
+    defaults = {"source": SOURCE, "created_at": shape.now}
+    own = {
+        column: ColumnCatalog(types[role], role in _NOT_NULL, defaults.get(role, ""))
+        for role, column in table.columns.names().items()
+    }
+    return own | dict.fromkeys(table.header_columns, ColumnCatalog(shape.header))
+
+
+def heads_columns(dialect: Dialect) -> Mapping[str, ColumnCatalog]:
+    """Return the columns of the head table likewise."""
+    heads = dialect.features.shape.heads
+    return {column: ColumnCatalog(kind, True, SOURCE * (column == "source")) for column, kind in heads.items()}
 
 
 def outbox_components(
@@ -203,11 +222,12 @@ def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
 
 
 def _names(table: OutboxTable, first_source: str, dialect: Dialect) -> Mapping[str, str]:
+    settings = dialect.features.shape.heads_settings
     return {
         **table.names(dialect),
         "heartbeats": table.heartbeats.quoted,
         "first_source": dialect.literal(first_source),
-        "settings": ", ".join(f"{name} = {value}" for name, value in HEADS_SETTINGS.items()),
+        "settings": ", ".join(f"{name} = {value}" for name, value in settings.items()),
     }
 
 

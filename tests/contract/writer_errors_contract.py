@@ -17,7 +17,7 @@ from cdc_outbox import (
     TableNotFoundError,
     TransactionConflictError,
 )
-from cdc_outbox.databases.table import Dialect
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.event import new_event_id
 from tests.support.writer_clients import ORDER, Client, Store
 

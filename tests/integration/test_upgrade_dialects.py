@@ -55,7 +55,7 @@ def _open_mariadb(dsn: MariaDbDsn) -> Iterator[Callable[[str], list[tuple[Any, .
 
 
 def component(dialect: Dialect, *statements: str) -> Component:
-    table = TableName(schema=dialect.default_schema, name="things", dialect=dialect)
+    table = TableName(schema=dialect.features.default_schema, name="things", dialect=dialect)
     first = "create table if not exists things (a int)"
     steps = [Migration(version=n, statements=(sql,)) for n, sql in enumerate([first, *statements], 1)]
     return Component(kind="outbox", tables=(table,), migrations=tuple(steps))

@@ -297,7 +297,7 @@ def test_one_that_fails_leaves_the_version_before_and_is_run_again(tables: Table
         tables.upgrade()
     assert tables.versions() == [1, 1]
     # MariaDB commits with each statement that changes a table.
-    assert ("note" in tables.columns("outbox")) == (not tables.dialect.undoes_ddl)
+    assert ("note" in tables.columns("outbox")) == (not tables.dialect.features.undoes_ddl)
     with planted(tmp_path / "sql", tables.dialect, second_version(tables.dialect)):
         assert tables.upgrade() == [2, 2]
     assert tables.versions() == [2, 2]

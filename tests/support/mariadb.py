@@ -203,7 +203,7 @@ class MariaDbWriterContract(RowLockContract):
                 store.query(f"alter table {table} alter column source set default 'orders.1'")
 
     def test_a_payload_may_be_as_deep_as_the_dialect_says(self, client: Client, store: MariaDbStore) -> None:
-        depth = Dialect.MYSQL.max_payload_depth
+        depth = Dialect.MYSQL.features.max_payload_depth
         client.add(replace(ORDER, payload="[" * depth + "]" * depth))
         with pytest.raises(EventError, match="nested too deeply, the limit is 31"):
             client.add(replace(ORDER, payload="[" * (depth + 1) + "]" * (depth + 1)))

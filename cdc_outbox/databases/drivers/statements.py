@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AsyncDriver, Driver
 from cdc_outbox.databases.sql import load
 
@@ -19,7 +18,7 @@ class NamedStatements:
     def __init__(self, driver: Driver | AsyncDriver, file: str, names: Mapping[str, str]) -> None:
         self.names = dict(names)
         self._style = driver.style
-        self._has_arrays = driver.dialect is Dialect.POSTGRESQL
+        self._has_arrays = driver.dialect.features.has_arrays
         self._statements = load(driver.dialect, file)
 
     def steps(self, name: str, names: Mapping[str, str] | None = None) -> tuple[str, ...]:

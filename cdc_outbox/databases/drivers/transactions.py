@@ -47,7 +47,7 @@ def changing_tables(connection: AnyConnection, driver: TransactionDriver) -> Ite
     Raises:
         OutboxError: The connection has a transaction already.
     """
-    if not driver.dialect.undoes_ddl:
+    if not driver.dialect.features.undoes_ddl:
         yield
         return
     with transaction(connection, driver):
@@ -112,8 +112,6 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
     """
     if not 0 < idle_seconds <= _MAX_IDLE_SECONDS:
         raise ConfigError(f"a transaction cannot be bound to idle for {idle_seconds} seconds", field="idle_seconds")
-    if dialect is Dialect.SQLITE:
-        return ()
     # Rounded up: 0 would be no bound at all.
     bounds = {
         "idle_seconds": str(math.ceil(idle_seconds)),
@@ -121,7 +119,7 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
     }
     wanted = ["isolate", "bound_idling"] if mariadb or dialect is Dialect.POSTGRESQL else ["isolate"]
     statements = load(dialect, "session")
-    return tuple(statements[name].render(bounds) for name in wanted)
+    return tuple(statements[name].render(bounds) for name in wanted if name in statements)  # SQLite has none
 
 
 def other_isolation(level: str) -> ConfigError:

@@ -148,7 +148,7 @@ class Stage:
         await self._change_tables(drop.render({"table": table.quoted}) for table in reversed(self.table.tables))
 
     async def _change_tables(self, statements: Iterable[str]) -> None:
-        async with self._transaction() if self._dialect.undoes_ddl else nullcontext():
+        async with self._transaction() if self._dialect.features.undoes_ddl else nullcontext():
             for statement in statements:
                 await self._database.driver.fetch(self._connection, statement)
 

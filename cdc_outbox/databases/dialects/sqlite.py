@@ -1,0 +1,38 @@
+"""SQLite."""
+
+from cdc_outbox.databases.dialects.features import DialectFeatures, OutboxShape
+from cdc_outbox.formats.event_format import PayloadType
+
+_TYPES = {PayloadType.JSON: "text", PayloadType.BYTES: "blob"}
+
+FEATURES = DialectFeatures(
+    title="SQLite",
+    kinds=("sqlite",),
+    schemes=("sqlite",),
+    driver="sqlite3",
+    default_schema="main",
+    payload_types=_TYPES,
+    header_type="text",
+    script_frame=("begin immediate;", "commit;"),
+    shape=OutboxShape(
+        types={
+            **dict.fromkeys(("id", "aggregate_type", "aggregate_id", "type", "source", "created_at"), "text"),
+            "sequence": "integer",
+        },
+        payloads=_TYPES,
+        header="text",
+        now="strftime('%Y-%m-%dT%H:%M:%f', 'now')",
+        heads={
+            "source": "text",
+            "aggregatetype": "text",
+            "aggregateid": "text",
+            "last": "integer",
+            "event_id": "text",
+        },
+        key=("aggregatetype", "aggregateid", "source"),
+        settings={"strict": "1"},
+        heads_settings={"strict": "1"},
+        vital=frozenset({"strict"}),  # without it a type is a wish: a text becomes a number where it looks like one
+        setting_remedy="Make the table anew.",
+    ),
+)
