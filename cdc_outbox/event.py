@@ -12,7 +12,13 @@ from cdc_outbox.redaction import shortened
 
 
 class SequenceMode(StrEnum):
-    """How the events of one aggregate type are numbered, and so what a consumer can prove."""
+    """How the events of one aggregate type are numbered, and so what a consumer can prove.
+
+    Attributes:
+        is_numbered: Whether events have a sequence.
+        is_gapless: Whether each sequence follows the one before it, so that a missing event is noticed.
+        is_callers: Whether the service gives the sequence, and not the writer.
+    """
 
     GAPLESS = "gapless"
     """1, 2, 3 … per source and aggregate, given by the writer: a missing event is noticed."""
@@ -20,6 +26,12 @@ class SequenceMode(StrEnum):
     """The caller's own version number, growing with holes: a replayed or overtaken event is noticed."""
     NONE = "none"
     """No number: only the id tells a duplicate."""
+
+    def __init__(self, mode: str) -> None:
+        # Kept on each member, and not properties: the writer and the consumer ask for every event.
+        self.is_numbered = mode != "none"
+        self.is_gapless = mode == "gapless"
+        self.is_callers = mode == "increasing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

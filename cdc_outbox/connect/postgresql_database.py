@@ -23,7 +23,6 @@ from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.sql import load
-from cdc_outbox.event import SequenceMode
 from cdc_outbox.spec import Spec
 
 PEEKED_CHANGES = 1_000_000
@@ -189,7 +188,7 @@ class PostgresqlDatabase:
         0 where the spec declares no horizon, or the table does not tell when its rows were written.
         """
         spec, days = self._spec, self._spec.topics.horizon_days
-        unnumbered = [name for name, mode in spec.contract.aggregates.items() if mode is SequenceMode.NONE]
+        unnumbered = [name for name, mode in spec.contract.aggregates.items() if not mode.is_numbered]
         if days is None or not unnumbered or spec.outbox.columns.created_at is None:
             return 0
         [(rows,)] = self._ask("older", aggregate_types=unnumbered, days=days, limit=COUNTED_ROWS)
@@ -241,7 +240,8 @@ class PostgresqlDatabase:
         missing = 0
         for aggregate_type, aggregate_id, source, last in heads:
             held = first.get((aggregate_type, aggregate_id, source))
-            if aggregates.get(aggregate_type) is SequenceMode.INCREASING:
+            mode = aggregates.get(aggregate_type)
+            if mode is not None and mode.is_callers:
                 missing += held is None
             else:
                 missing += (last + 1 if held is None else held) - 1

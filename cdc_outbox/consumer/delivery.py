@@ -37,7 +37,6 @@ from cdc_outbox.errors import (
     PartitionLostError,
     TransactionEndedError,
 )
-from cdc_outbox.event import SequenceMode
 
 _log = logging.getLogger(__name__)
 
@@ -223,7 +222,7 @@ class _Work:
         """
         if not item.is_unreadable or not item.is_judged:
             return item
-        is_gapless = self._order_of(item.event.aggregate_type).mode is SequenceMode.GAPLESS
+        is_gapless = self._order_of(item.event.aggregate_type).mode.is_gapless
         return item.disordered() if is_gapless or not self._inbox.fits(item.aggregate) else item
 
     async def run(self) -> Delivered:

@@ -111,7 +111,7 @@ class Order:
 
     def successor(self, last: int) -> int | None:
         """Return the one sequence that may follow, ``None`` where whatever comes first may."""
-        return last + 1 if self.mode is SequenceMode.GAPLESS and not self.latest else None
+        return last + 1 if self.mode.is_gapless and not self.latest else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +256,7 @@ def sentence(judgement: Judgement) -> str:
 
 
 _NEW = Watermark()
-_NEXT, _GAPLESS = Verdict.NEXT, SequenceMode.GAPLESS  # an attribute of an enumeration is not looked up for nothing
+_NEXT = Verdict.NEXT  # an attribute of an enumeration is not looked up for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
 """What is set aside alone: those after it do not depend on it."""
 
@@ -312,7 +312,7 @@ class _State:
 
 def _verdict(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order, state: _State) -> Verdict:
     is_new = order.by_watermark or state.take(event.id)
-    if event.sequence is None or order.mode is SequenceMode.NONE:
+    if event.sequence is None or not order.mode.is_numbered:
         return _anywhere(event, aggregate, state) if is_new else Verdict.DUPLICATE
     if event.sequence > last:
         return _later(event, aggregate, last, order, state) if is_new else Verdict.CONFLICT
@@ -322,7 +322,7 @@ def _verdict(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order
         return Verdict.SUPERSEDED
     if not state.may_be_forgotten(event):
         return Verdict.CONFLICT
-    return Verdict.DUPLICATE if order.mode is _GAPLESS else Verdict.EXPIRED
+    return Verdict.DUPLICATE if order.mode.is_gapless else Verdict.EXPIRED
 
 
 def _anywhere(event: RecordedEvent, aggregate: Aggregate, state: _State) -> Verdict:
@@ -337,7 +337,7 @@ def _later(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order, 
     """Return the verdict on a new event whose sequence was not reached yet."""
     if order.latest:
         return _NEXT
-    if order.mode is _GAPLESS:
+    if order.mode.is_gapless:
         return _NEXT if event.sequence == last + 1 else Verdict.GAP
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id) else _NEXT
 

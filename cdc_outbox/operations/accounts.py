@@ -10,7 +10,7 @@ from sys import intern
 
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.contract.wire import WireContract
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.operations.reconciliation import (
     Account,
@@ -79,9 +79,7 @@ class Books:
     def __init__(self, contract: WireContract) -> None:
         self.contract = contract
         self.accounts: dict[Aggregate, Account] = {}
-        self.unnumbered = {
-            name: Unnumbered() for name, mode in contract.aggregates.items() if mode is SequenceMode.NONE
-        }
+        self.unnumbered = {name: Unnumbered() for name, mode in contract.aggregates.items() if not mode.is_numbered}
         self.findings = Findings()
         """What no later look can change."""
         self.messages = 0
@@ -198,7 +196,7 @@ def sums_of(name: str, books: Books, known: Circumstances) -> Sums:
     if unnumbered is not None:
         return _sums_of_ids(name, unnumbered, known)
     own = [account for aggregate, account in books.accounts.items() if aggregate.aggregate_type == name]
-    is_gapless = known.mode is SequenceMode.GAPLESS
+    is_gapless = known.mode.is_gapless
     return Sums(
         aggregate_type=name,
         aggregates=len(own),

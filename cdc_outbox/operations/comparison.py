@@ -15,7 +15,7 @@ from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import MessageError, UnprovenDeliveryError
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
 from cdc_outbox.operations.reconciliation import Numbers, fingerprint
@@ -162,7 +162,8 @@ class TopicComparison:
         return [row for row in left if row[0] not in claimed]
 
     def _is_gapless(self, row: Row) -> bool:
-        return row[4] is not None and self._contract.aggregates.get(row[1]) is SequenceMode.GAPLESS
+        mode = self._contract.aggregates.get(row[1])
+        return row[4] is not None and mode is not None and mode.is_gapless
 
 
 def _aggregate(row: Row) -> Aggregate:

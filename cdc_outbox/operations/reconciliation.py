@@ -261,7 +261,7 @@ def forgotten(account: Account, known: Circumstances) -> int:
 
 def _absent(account: Account, known: Circumstances) -> list[Span]:
     numbers = account.numbers or _NOTHING
-    if known.mode is SequenceMode.GAPLESS:
+    if known.mode.is_gapless:
         return numbers.absent(account.given)
     return [(account.given, account.given)] if account.given and account.given not in numbers else []
 

@@ -310,7 +310,7 @@ def _refuse_second_column(column: str, header: str | None, headers: Mapping[str,
 
 def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, SequenceMode]) -> None:
     for aggregate_type, mode in modes.items():
-        if mode is not SequenceMode.NONE and not table.is_numbered:
+        if mode.is_numbered and not table.is_numbered:
             raise ConfigError(
                 f"{aggregate_type!r} is numbered ({mode}), and the outbox has no column for the sequence or the source",
                 field=f"aggregates.{aggregate_type}",

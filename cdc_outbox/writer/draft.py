@@ -214,7 +214,7 @@ def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[st
         "prefix": table.message_prefix,
         "created_key": None if columns.created_at is None else f", {json.dumps(columns.created_at)}: ",
     }
-    if mode is SequenceMode.NONE:
+    if not mode.is_numbered:
         # Fields that are missing make the EventRouter's placements fail; null is a header without a value.
         nulls = dict.fromkeys(filter(None, (columns.sequence, columns.source)))
         return {**known, "content": _unclosed(content | nulls)}

@@ -18,11 +18,7 @@ from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
 from cdc_outbox.event import Event, RecordedEvent, SequenceMode
 from cdc_outbox.writer.draft import Draft, emission
 
-_SUFFIX = {
-    SequenceMode.GAPLESS: "gapless",
-    SequenceMode.INCREASING: "increasing",
-    SequenceMode.NONE: "unsequenced",
-}
+_SUFFIX = {mode: mode.value if mode.is_numbered else "unsequenced" for mode in SequenceMode}
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +154,17 @@ class OutboxStatements:
                 mode = SequenceMode.GAPLESS if self.table.is_numbered else SequenceMode.NONE
         except ConfigError as error:
             raise EventError(str(error), hint=error.hint) from error
-        if mode is not SequenceMode.NONE and not self.table.is_numbered:
+        if mode.is_numbered and not self.table.is_numbered:
             raise EventError(f"{event.aggregate_type} is numbered, and the table has no columns for that")
-        if mode is SequenceMode.GAPLESS and event.id is not None and not self.table.mode.keeps_rows:
+        if mode.is_gapless and event.id is not None and not self.table.mode.keeps_rows:
             raise EventError(
                 f"no row stays in the mode {self.table.mode}, so nothing tells that {event.id} was written before: it "
                 "would get a second number",
                 hint="Leave Event.id out; or number the type by the caller (sequence: increasing) or not at all.",
             )
-        if mode is SequenceMode.INCREASING:
+        if mode.is_callers:
             if not isinstance(event.sequence, int) or not 0 < event.sequence < 2**63:
-                raise EventError(f"{event.aggregate_type} is increasing: give each event its sequence, from 1 upwards")
+                raise EventError(f"{event.aggregate_type} is {mode}: give each event its sequence, from 1 upwards")
         elif event.sequence is not None:
             raise EventError("the sequence is the writer's to give", hint="Leave Event.sequence out.")
         return mode

@@ -150,7 +150,7 @@ BUGS = (
         "purged-is-a-conflict",
         "consumer/ordering.py",
         "    if not state.may_be_forgotten(event):\n        return Verdict.CONFLICT",
-        "    if order.mode is _GAPLESS:\n        return Verdict.CONFLICT",
+        "    if order.mode.is_gapless:\n        return Verdict.CONFLICT",
         "tests/integration/test_purge_inbox.py::test_republished_events_that_were_purged_are_duplicates_and_new_ones_go_on",
     ),
     Bug(

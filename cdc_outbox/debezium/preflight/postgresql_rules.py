@@ -9,7 +9,6 @@ from cdc_outbox.debezium.preflight.findings import another_database, error, warn
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
 from cdc_outbox.debezium.preflight.slot_rules import check_slot
 from cdc_outbox.debezium.preflight.table_rules import check_habits, check_table
-from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.spec import Spec
 
@@ -81,7 +80,7 @@ def _check_horizon(spec: Spec, written: WrittenFacts) -> Iterator[Finding]:
     )
     # Not `prune`, which proves deliveries by the slot: republishing is for slots that are lost.
     columns, forgotten = spec.outbox.names(), replace(table, name=f"{table.name}_forgotten").quoted
-    unnumbered = (name for name, mode in spec.contract.aggregates.items() if mode is SequenceMode.NONE)
+    unnumbered = (name for name, mode in spec.contract.aggregates.items() if not mode.is_numbered)
     types = ", ".join(literal(name) for name in sorted(unnumbered))
     remedy = (
         f"create table if not exists {forgotten} (like {table.quoted}); "  # noqa: S608 - quoted names, and literals

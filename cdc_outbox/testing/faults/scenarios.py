@@ -6,7 +6,7 @@ from enum import StrEnum
 from itertools import chain, zip_longest
 
 from cdc_outbox.consumer.ordering import Aggregate, Order, aggregate_of
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent
 
 
 class FaultKind(StrEnum):
@@ -134,7 +134,7 @@ def _reordered(events: Sequence[RecordedEvent], order_of: Callable[[str], Order]
 
 def _late(group: Sequence[RecordedEvent], order: Order) -> Sequence[RecordedEvent]:
     """Return an aggregate's events backwards where the consumer would notice, and put them right."""
-    is_noticed = order.mode is SequenceMode.GAPLESS and not order.latest
+    is_noticed = order.mode.is_gapless and not order.latest
     return group[::-1] if is_noticed else group
 
 
