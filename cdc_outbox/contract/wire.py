@@ -9,7 +9,7 @@ from typing import Any
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
-from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.formats.timestamps import from_header, from_milliseconds, to_microseconds, to_milliseconds
 from cdc_outbox.message import Message
@@ -97,7 +97,7 @@ class WireContract:
     by_watermark: tuple[str, ...] = ()
     topic: str = f"outbox.event.{_PLACEHOLDER}"
     headers: HeaderNames = field(default_factory=HeaderNames)
-    extra_headers: tuple[str, ...] = ("traceparent", "tracestate")
+    extra_headers: tuple[str, ...] = tuple(BUILT_IN_HEADERS.values())
     format: EventFormat = EventFormat.PLAIN
     payload_type: PayloadType = PayloadType.JSON
     foreign: ForeignOutbox | None = None

@@ -9,7 +9,7 @@ from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_el
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.quoting import derived_name, quote
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +95,6 @@ class OutboxColumns:
         return {role: column for role, column in found.items() if column is not None}
 
 
-TRACE_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
-"""W3C trace context, as OpenTelemetry writes it."""
 HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """A header column's name is a parameter's, and stands in quotes as a key of JSON."""
 
@@ -118,7 +116,7 @@ class OutboxTable:
     schema: str | None = None
     name: str = "outbox"
     columns: OutboxColumns = field(default_factory=OutboxColumns)
-    headers: Mapping[str, str] = field(default_factory=lambda: dict(TRACE_HEADERS))
+    headers: Mapping[str, str] = field(default_factory=lambda: dict(BUILT_IN_HEADERS))
     payload_type: PayloadType = PayloadType.JSON
     mode: OutboxMode = OutboxMode.KEEP
     format: EventFormat = EventFormat.PLAIN

@@ -14,11 +14,11 @@ from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_el
 from cdc_outbox.contract.placements import Placement
 from cdc_outbox.contract.wire import HeaderNames, WireContract
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec, database_spec
-from cdc_outbox.databases.table import TRACE_HEADERS, OutboxColumns, OutboxTable
+from cdc_outbox.databases.table import OutboxColumns, OutboxTable
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
-from cdc_outbox.formats.event_format import EventFormat, PayloadType
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, EventFormat, PayloadType
 from cdc_outbox.redaction import shows_password, shows_secret
 from cdc_outbox.spec.schema_findings import schema_findings
 from cdc_outbox.text_files.document import Document, Path, read_text_file
@@ -254,7 +254,7 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
     if kind is DatabaseKind.MONGODB:
         columns = {**columns, "id": "_id"}  # which every document has
     columns = {**columns, **outbox.get("columns", {})}
-    headers: dict[str, str | None] = {**({} if adopted else TRACE_HEADERS), **outbox.get("headers", {})}
+    headers: dict[str, str | None] = {**({} if adopted else BUILT_IN_HEADERS), **outbox.get("headers", {})}
     placeable = (column for role, column in columns.items() if role != "payload")
     role_headers = {column: headers.pop(column) for column in placeable if column in headers}
     try:

@@ -10,7 +10,7 @@ from cdc_outbox import ConfigError, EventFormat, OutboxMode, OutboxTable, Payloa
 from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.contrib.django.settings import OutboxSettings, parse_settings
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.table import TRACE_HEADERS
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 MIGRATIONS = Path(__file__).parents[2] / "cdc_outbox" / "contrib" / "django" / "migrations"
@@ -42,7 +42,7 @@ def test_every_key_says_what_it_says_in_a_spec() -> None:
     assert found.table == OutboxTable(
         schema="Shop",
         name="events",
-        headers={**TRACE_HEADERS, "tenant": "x-tenant"},
+        headers={**BUILT_IN_HEADERS, "tenant": "x-tenant"},
         mode=OutboxMode.DELETE,
         format=EventFormat.CLOUDEVENTS_STRUCTURED,
         payload_type=PayloadType.JSON,
@@ -50,7 +50,7 @@ def test_every_key_says_what_it_says_in_a_spec() -> None:
     )
     assert found.contract is not None
     assert found.contract.aggregates == {"customer": SequenceMode.GAPLESS, "visit": SequenceMode.NONE}
-    assert found.contract.extra_headers == (*TRACE_HEADERS.values(), "x-tenant")
+    assert found.contract.extra_headers == (*BUILT_IN_HEADERS.values(), "x-tenant")
 
 
 @pytest.mark.parametrize(

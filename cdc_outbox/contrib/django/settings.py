@@ -17,10 +17,10 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.quoting import quote
-from cdc_outbox.databases.table import TRACE_HEADERS, OutboxTable
+from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.formats.event_format import EventFormat, PayloadType
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, EventFormat, PayloadType
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 SETTING = "CDC_OUTBOX"
@@ -152,7 +152,7 @@ def _table(given: Mapping[str, Any]) -> OutboxTable:
     return OutboxTable(
         schema=None if given.get("schema") is None else _text(given, "schema"),
         name=_text(given, "table", "outbox"),
-        headers={**TRACE_HEADERS, **_texts(given, "headers")},
+        headers={**BUILT_IN_HEADERS, **_texts(given, "headers")},
         payload_type=_choice(PayloadType, given.get("payload_type", "json"), "payload_type"),
         mode=_choice(OutboxMode, given.get("mode", "keep"), "mode"),
         format=_choice(EventFormat, given.get("format", "plain"), "format"),

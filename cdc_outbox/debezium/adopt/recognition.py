@@ -10,7 +10,7 @@ from functools import cached_property
 
 from cdc_outbox.contract.wire import BINARY_NAMES, HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.databases.table import HEADER_COLUMN, TRACE_HEADERS, OutboxColumns
+from cdc_outbox.databases.table import HEADER_COLUMN, OutboxColumns
 from cdc_outbox.debezium.config import Router
 from cdc_outbox.debezium.java_patterns import literal
 from cdc_outbox.debezium.lint import Config, ConnectorKind
@@ -18,7 +18,7 @@ from cdc_outbox.debezium.normalized_config import NormalizedConfig, default_of, 
 from cdc_outbox.debezium.render import BINARY_CONVERTER, LATENCIES
 from cdc_outbox.formats.cloudevents import ROW_HEADERS
 from cdc_outbox.formats.envelope import fields_of
-from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.text_files.document import Path
 
 Statement = tuple[Path, str | int | None]
@@ -84,7 +84,7 @@ class Recognition:
     def is_ours(self) -> bool:
         """Whether the table looks like one that `init` makes."""
         made = self.columns == OutboxColumns().names()
-        return made and self.kind.has_dialect and all(self.placed.get(c) == h for c, h in TRACE_HEADERS.items())
+        return made and self.kind.has_dialect and all(self.placed.get(c) == h for c, h in BUILT_IN_HEADERS.items())
 
     @property
     def is_numbered(self) -> bool:
@@ -221,7 +221,7 @@ class Recognition:
         formatted = FORMAT_HEADERS[self.format]
         given |= {column: formatted[name] for name, column in self._fold({name: name for name in formatted}).items()}
         given |= {self.columns[role] or "": header for header, role in ROW_HEADERS[self.format].items()}
-        given |= TRACE_HEADERS if self.is_ours or self.config.reads_messages else {}
+        given |= BUILT_IN_HEADERS if self.is_ours or self.config.reads_messages else {}
         columns = dict.fromkeys([*self.placed, *given])
         return {column: self.placed.get(column) for column in columns if self.placed.get(column) != given.get(column)}
 
