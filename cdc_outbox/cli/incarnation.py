@@ -10,9 +10,9 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.spec import Spec
 from cdc_outbox.writer.incarnation import begin_incarnation, read_source

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from cdc_outbox.consumer.claims import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.operations.connections import OpenDatabase, OpenInbox
 from cdc_outbox.operations.reconciliation import Parked

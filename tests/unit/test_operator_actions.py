@@ -16,8 +16,8 @@ import pytest
 from cdc_outbox.cli import cli
 from cdc_outbox.cli.options import acting
 from cdc_outbox.consumer import InboxTable, inbox_component
-from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.operations.actions import Operator, record_action
 from tests.contract.inbox_contract import CONSUMER, failed, gap, opened_on
 from tests.support.commands import run_command
