@@ -38,7 +38,7 @@ class Key:
         """What is taken where it is left out, as it is written; in words where that depends, empty for nothing."""
         if "x-default" in self.schema:
             return str(self.schema["x-default"])
-        return f"`{_written(self.schema['default'])}`" if "default" in self.schema else ""
+        return f"`{written(self.schema['default'])}`" if "default" in self.schema else ""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -116,7 +116,7 @@ def _row(key: Key) -> str:
     return f"| {' | '.join(cell.replace('|', _BAR) for cell in cells)} |"
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     """Return a default as YAML has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 

@@ -8,7 +8,7 @@ from typing import Any
 from cdc_outbox.databases.database import DatabaseKind, default_identifier, default_server_id
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.redaction import REFERENCE
-from cdc_outbox.spec.reference import Key, keys
+from cdc_outbox.spec.reference import ANY, Key, keys, written
 from cdc_outbox.text_files.yaml_text import as_yaml
 
 EXAMPLE = "Example: "
@@ -61,7 +61,7 @@ def template(name: str, kind: DatabaseKind, aggregates: Mapping[str, SequenceMod
     for key in keys():
         match key.path:
             case ("aggregates",):
-                parts.append("\n" + "\n".join(_aggregates(key, aggregates)) + "\n")
+                parts.append("\n" + "\n".join(_aggregates(key, kind, aggregates)) + "\n")
             case ("aggregates", *_) | ("outbox", "columns", _):
                 continue
             case path if kind is DatabaseKind.SQLITE and path[0] == "database" and path not in values and path[1:]:
@@ -151,17 +151,21 @@ def _lines(key: Key, kind: DatabaseKind, values: Mapping[tuple[str, ...], str], 
     elif key.path in values:
         yield from _told(indent, f"{key.path[-1]}: {values[key.path]}", meaning)
     elif default is not None or _has_default(key):
-        yield from _told(indent, f"#{key.path[-1]}: {default or key.schema['default']}", meaning)
+        yield from _told(indent, f"#{key.path[-1]}: {default or written(key.schema['default'])}", meaning)
     else:
         example = key.schema.get("examples", [key.schema.get("default")])[0]
         yield from _told(indent, f"#{key.path[-1]}: {_flow(example)}", EXAMPLE + meaning)
 
 
-def _aggregates(key: Key, aggregates: Mapping[str, SequenceMode]) -> Iterator[str]:
+def _aggregates(key: Key, kind: DatabaseKind, aggregates: Mapping[str, SequenceMode]) -> Iterator[str]:
+    """Return each aggregate type; the first one also shows the keys that are at their defaults."""
     yield from _told("", "aggregates:", key.meaning)
-    for aggregate_type, mode in aggregates.items():
+    others = [each for each in keys() if each.path[:2] == ("aggregates", ANY) and each.path[2:] != ("sequence",)]
+    for number, (aggregate_type, mode) in enumerate(aggregates.items()):
         yield f"  {as_yaml(aggregate_type)}:"
         yield f"    sequence: {mode}"
+        for other in others if number == 0 else ():
+            yield from _lines(other, kind, {}, None)
 
 
 def _told(indent: str, line: str, meaning: str) -> Iterator[str]:
