@@ -332,14 +332,14 @@ class PartitionLostError(ConsumerError):
     """Another consumer was given the partition meanwhile; the transaction was rolled back.
 
     Args:
-        places: Topic and partition of each that was lost.
+        partitions: Topic and partition of each that was lost.
     """
 
     retryable = True
 
-    def __init__(self, message: str, *, places: tuple[tuple[str, int], ...] = (), hint: str | None = None) -> None:
+    def __init__(self, message: str, *, partitions: tuple[tuple[str, int], ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        self.places = places
+        self.partitions = partitions
 
 
 class TopicReplacedError(ConsumerError):

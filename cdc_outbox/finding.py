@@ -48,13 +48,13 @@ class Finding:
 
     code: str
     severity: Severity
-    place: Location
+    location: Location
     message: str
     remedy: str = ""
 
     def __str__(self) -> str:
         remedy = f" {self.remedy}" if self.remedy else ""
-        return f"{self.place}: {self.severity} {self.code}: {self.message}{remedy}"
+        return f"{self.location}: {self.severity} {self.code}: {self.message}{remedy}"
 
 
 def errors_in(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:

@@ -262,7 +262,7 @@ def tracer_of(provider: Any) -> Any:  # noqa: ANN401 - opentelemetry's own
 def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # noqa: ANN401 - opentelemetry's own
     trace: Any = sys.modules["opentelemetry.trace"]
     topics = {message.topic for _, message in arrivals}
-    place: _Attributes = {"messaging.destination.name": topics.pop()} if len(topics) == 1 else {}
+    destination: _Attributes = {"messaging.destination.name": topics.pop()} if len(topics) == 1 else {}
     alone = len(arrivals) == 1
     # https://opentelemetry.io/docs/specs/semconv/messaging: a package of constants would be one more dependency.
     attributes: _Attributes = {
@@ -270,12 +270,12 @@ def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # no
         "messaging.operation.type": "process",
         "messaging.operation.name": "process",
         "messaging.consumer.group.name": consumer,
-        **place,
+        **destination,
         **(_of_one(*arrivals[0]) if alone else {"messaging.batch.message_count": len(arrivals)}),
     }
     # All at its start and not later: samplers decide by what a span starts with.
     with tracer.start_as_current_span(
-        " ".join(["process", *map(str, place.values())]),
+        " ".join(["process", *map(str, destination.values())]),
         kind=trace.SpanKind.CONSUMER,
         attributes=attributes,
         links=_links(trace, arrivals),

@@ -154,13 +154,15 @@ class Connected(MemoryDatabase):
         self._look_alive("find_purge")
         return await super().find_purge(connection)
 
-    async def find_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
-        self._look_alive("find_marks")
-        return await super().find_marks(connection, aggregates)
+    async def find_watermarks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
+        self._look_alive("find_watermarks")
+        return await super().find_watermarks(connection, aggregates)
 
-    async def lock_marks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
+    async def lock_watermarks(self, connection: Any, aggregates: Iterable[Aggregate]) -> Mapping[Aggregate, Watermark]:
         wanted = set(aggregates)
-        return await self._write("lock_marks", "mark", wanted, partial(super().lock_marks, connection, wanted))
+        return await self._write(
+            "lock_watermarks", "mark", wanted, partial(super().lock_watermarks, connection, wanted)
+        )
 
     async def advance(self, connection: Any, claims: Claims, moves: Sequence[Move]) -> Sequence[Aggregate]:
         names = [move.aggregate for move in moves]
@@ -265,7 +267,7 @@ def copied(remembered: Remembered) -> Remembered:
     return replace(
         remembered,
         claims=set(remembered.claims),
-        marks=dict(remembered.marks),
+        watermarks=dict(remembered.watermarks),
         rows={place: replace(row) for place, row in remembered.rows.items()},
         epochs=dict(remembered.epochs),
         starts=dict(remembered.starts),

@@ -39,7 +39,7 @@ class Operator:
         event, aggregate = row.event, aggregate_of(row.event)
         if row.parked.reason is Reason.UNREADABLE and row.parked.blocks:
             return  # it is read in the end
-        mark = self.world.server.committed.marks.get(aggregate, Watermark())
+        mark = self.world.server.committed.watermarks.get(aggregate, Watermark())
         last = event.sequence or mark.last
         if row.parked.blocks and event.aggregate_type in {GAPLESS, WATERMARK} and last != mark.last + 1:
             return  # a watermark goes over a hole once it stands before it
@@ -49,7 +49,7 @@ class Operator:
             if row.parked.reason is not Reason.UNREADABLE:
                 now.claims.add(row.parked.event_id)
             if row.parked.blocks:
-                now.marks[aggregate] = Watermark(max(mark.last, last), mark.parked - 1)
+                now.watermarks[aggregate] = Watermark(max(mark.last, last), mark.parked - 1)
                 self._wake_first(now, aggregate)
 
         if self.world.server.change(change, _locks(place, row)):

@@ -85,7 +85,7 @@ class Oracle:
             tops[aggregate] = max(tops.get(aggregate, 0), event.sequence or 0)
             assert event_id in ended or event.aggregate_type == WATERMARK, f"{event} is lost"
         for aggregate, top in tops.items():
-            assert committed.marks.get(aggregate, Watermark()).last == top, f"{aggregate} stands before {top}"
+            assert committed.watermarks.get(aggregate, Watermark()).last == top, f"{aggregate} stands before {top}"
 
     def _check_claims(self, applied: set[str]) -> None:
         committed = self.world.server.committed
@@ -93,7 +93,7 @@ class Oracle:
         assert not committed.claims & parked, "a parked event is claimed"
         for event_id in committed.claims - applied - self.skipped:
             event = self.written[event_id]
-            last = committed.marks.get(aggregate_of(event), Watermark()).last
+            last = committed.watermarks.get(aggregate_of(event), Watermark()).last
             # Of one that is older than the purge the number alone counts, and it had effects: see _check_order.
             is_known = event.aggregate_type == LATEST or (event.aggregate_type == GAPLESS and self._is_purged(event_id))
             is_passed = is_known and (event.sequence or 0) <= last
@@ -117,7 +117,7 @@ class Oracle:
         for aggregate, events in orders.items():
             sequences = [event.sequence or 0 for event in events]
             if aggregate.aggregate_type in {GAPLESS, WATERMARK}:
-                last = committed.marks[aggregate].last
+                last = committed.watermarks[aggregate].last
                 assert sequences == self._numbers_of(aggregate, last), f"{aggregate} has holes or is out of order"
             elif aggregate.aggregate_type != NONE:
                 assert sequences == sorted(set(sequences)), f"{aggregate} is out of order"
@@ -144,8 +144,8 @@ class Oracle:
     def _check_marks(self) -> None:
         committed = self.world.server.committed
         blocking = Counter(aggregate_of(row.event) for row in committed.rows.values() if row.parked.blocks)
-        for aggregate in blocking.keys() | committed.marks.keys():
-            mark = committed.marks.get(aggregate, Watermark())
+        for aggregate in blocking.keys() | committed.watermarks.keys():
+            mark = committed.watermarks.get(aggregate, Watermark())
             assert mark.parked == blocking[aggregate], f"{aggregate} counts {mark.parked}, not {blocking[aggregate]}"
 
     def _check_row(self, row: MemoryRow) -> None:
@@ -171,7 +171,7 @@ class Oracle:
             event = MENDED.event_of(message)
         except MessageError:
             raise AssertionError(f"{known_as} is lost") from None
-        last = committed.marks.get(aggregate_of(event), Watermark()).last
+        last = committed.watermarks.get(aggregate_of(event), Watermark()).last
         is_stale = event.aggregate_type == WATERMARK and (event.sequence or 0) <= last
         assert event.id in parked | self._claimed | self.skipped or is_stale, f"{event} is lost"
 

@@ -35,8 +35,8 @@ from fuzz.consumer_world import (
 )
 
 DATABASE_STEPS = (
-    "begin", "claim", "release", "find_purge", "find_marks", "lock_marks", "advance", "find_parked", "add", "remove",
-    "fail", "rest", "wake", "find_due", "issue", "find_stale", "store_offsets", "start", "handler", "commit",
+    "begin", "claim", "release", "find_purge", "find_watermarks", "lock_watermarks", "advance", "find_parked", "add",
+    "remove", "fail", "rest", "wake", "find_due", "issue", "find_stale", "store_offsets", "start", "handler", "commit",
     "committed",
 )  # fmt: skip
 STEPS = (*DATABASE_STEPS, "poll", "consume", "offsets")
@@ -344,7 +344,7 @@ class Story(RuleBasedStateMachine):
             self._send(event)
         for running in self.world.consumers:
             running.client.refusals = 0
-            running.watch._limits = replace(running.limits, max_parked_events=10_000, max_parked_bytes=1_000_000)  # noqa: SLF001
+            running.stats._limits = replace(running.limits, max_parked_events=10_000, max_parked_bytes=1_000_000)  # noqa: SLF001
         self._settle()
         self.oracle.check_end()
         for running in self.world.consumers:
@@ -374,7 +374,7 @@ class Story(RuleBasedStateMachine):
         rows = [(place, row.parked.state, row.parked.attempts) for place, row in self.operator.rows()]
         return (
             len(committed.effects),
-            dict(committed.marks),
+            dict(committed.watermarks),
             rows,
             dict(self.world.group.committed),
             {place: id(holder) for place, holder in self.world.group.holders.items()},

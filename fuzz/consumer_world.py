@@ -145,11 +145,11 @@ class Running:
         done, self.ownership = Offsets(), Ownership(clock=clock)
         self.client = Client(world.group, self._step, done.answered)
         client = cast("Any", self.client)
-        self.keeper = ModelKeeper(client)
-        self.watch = ConsumerStats(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
+        self.poller = ModelKeeper(client)
+        self.stats = ConsumerStats(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
         retry = Retry(max_attempts=RETRY_ATTEMPTS, park_at_once=(HopelessError,))
         member = Membership(
-            client=client, keeper=self.keeper, offsets=done, ownership=self.ownership, partitions=self.client
+            client=client, poller=self.poller, offsets=done, ownership=self.ownership, partitions=self.client
         )
         self.loop = Loop(
             member,
@@ -157,10 +157,10 @@ class Running:
             contract=CONTRACT,
             limits=limits,
             retries=RetryTracker(retry, random=Random(0), clock=clock),
-            watch=self.watch,
+            stats=self.stats,
             waits=_Waits(world),
         )
-        subscribe(member, CONTRACT.topics, limits, self.watch)
+        subscribe(member, CONTRACT.topics, limits, self.stats)
 
     def turn(self) -> "Running":
         """Let the loop go round once, and return who goes on: another one, if this ends the process."""
@@ -173,7 +173,7 @@ class Running:
 
     def keep(self) -> None:
         """Let the keeper poll once, as it does while a handler takes long."""
-        self.keeper.keep(self.client)
+        self.poller.keep(self.client)
 
     def _connect(self) -> Connected:
         self.connection.close()

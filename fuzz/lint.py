@@ -137,7 +137,7 @@ def check(text: str, name: str, *, adopts: bool = True) -> str:
     lines = len(_LINE_ENDS.findall(text)) + 2
     for finding in findings:
         assert finding.severity is explanations()[finding.code].severity
-        assert finding.place.line is None or 1 <= finding.place.line <= lines
+        assert finding.location.line is None or 1 <= finding.location.line <= lines
     for print_as in FORMATS.values():
         said = print_as(findings)
         said.encode()
@@ -151,7 +151,7 @@ def adoption(config: Config) -> tuple[list[Finding], str]:
         adopted = adopt(config, {}, made_from="x.json")
     except ConfigError as error:
         return list(error.findings), ""
-    told = {finding.place.path for finding in adopted.findings}
+    told = {finding.location.path for finding in adopted.findings}
     assert told >= {difference.option for difference in differences(config, rendered(adopted.spec, config.version))}
     return list(adopted.findings), adopted.text
 

@@ -39,7 +39,7 @@ class Tally:
     dropped: int = 0
     errors: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
-    marks: Counter[str] = field(default_factory=Counter)
+    watermarks: Counter[str] = field(default_factory=Counter)
     differences: list[str] = field(default_factory=list)
 
     @property
@@ -49,7 +49,7 @@ class Tally:
 
     def missing(self) -> list[str]:
         """Return what did not occur often enough."""
-        return sorted(mark for mark in wanted_marks() | wanted_cells() if self.marks[mark] < _OFTEN)
+        return sorted(mark for mark in wanted_marks() | wanted_cells() if self.watermarks[mark] < _OFTEN)
 
     def count(self, theirs: Outcome) -> None:
         """Count what became of a record."""
@@ -67,7 +67,7 @@ def run(real: RealRouter, cases: range, *, version: tuple[int, int], tally: Tall
     """Compare the cases of these numbers, and write down what differs."""
     for seed in cases:
         case = make_case(seed)
-        tally.marks.update(case.marks)
+        tally.watermarks.update(case.watermarks)
         real.ask(case.config, case.records, connector="postgresql")
         ours_all = _ours(case, version, tally)
         # What fails before the first record is one outcome for them all.
@@ -104,9 +104,9 @@ def _converted(routing: Routing, routed: ConnectRecord, names: Sequence[str], ta
     """Return the message, and count the cells that are tried: the value's only where the key's is none that fails."""
     if not names:
         return to_message(routed, key=routing.key, value=routing.value, header=routing.header)
-    tally.marks[cell("key", names[0], routed.key)] += 1
+    tally.watermarks[cell("key", names[0], routed.key)] += 1
     to_message(replace(routed, value=None), key=routing.key, value=routing.value, header=routing.header)
-    tally.marks[cell("value", names[1], routed.value)] += 1
+    tally.watermarks[cell("value", names[1], routed.value)] += 1
     return to_message(routed, key=routing.key, value=routing.value, header=routing.header)
 
 

@@ -44,12 +44,12 @@ class Case:
     """One connector's configuration, and the records that it sees, in their order.
 
     Args:
-        marks: What it is about.
+        watermarks: What it is about.
     """
 
     config: RoutingConfig
     records: tuple[ConnectRecord, ...]
-    marks: frozenset[str]
+    watermarks: frozenset[str]
 
 
 @dataclass
@@ -67,7 +67,7 @@ class _Draft:
     converter: str = ""
     kind: str = ""
     options: dict[str, str] = field(default_factory=dict)
-    marks: set[str] = field(default_factory=set)
+    watermarks: set[str] = field(default_factory=set)
     columns: dict[str, Kind] = field(default_factory=dict)
     texts: Sequence[str] = TEXTS
 
@@ -85,7 +85,7 @@ class _Draft:
 
     def set(self, option: str, value: str, mark: str | None = None) -> None:
         self.options[option] = value
-        self.marks.add(f"{option}={value if mark is None else mark}")
+        self.watermarks.add(f"{option}={value if mark is None else mark}")
 
     def make(self) -> Case:
         self._columns()
@@ -98,7 +98,7 @@ class _Draft:
             self._break(self.number // 8)
         records = tuple(self._record() for _ in range(self.random.choice([1, 1, 2, 3]) if self.is_wild else 3))
         router = ConnectPlugin(EVENT_ROUTER, dict(self.options))
-        return Case(replace(config, router=router), records, frozenset(self.marks))
+        return Case(replace(config, router=router), records, frozenset(self.watermarks))
 
     def _columns(self) -> None:
         payload = self.random.choices(list(KINDS), weights=[6, 8, 1, 1, 1, 1, 1, 8, 2, 1])[0]
@@ -123,7 +123,7 @@ class _Draft:
             **NULLS,
             **{name: kind for name, kind in KINDS.items() if name in {"int16", "int64", "bytes", "decimal", "json"}},
         }
-        self.marks |= {f"payload={payload}", f"key={key}"}
+        self.watermarks |= {f"payload={payload}", f"key={key}"}
 
     def _switches(self) -> None:
         for option, values in SWITCHES.items():
@@ -178,11 +178,11 @@ class _Draft:
         if self.kind == "struct" and number == 0:
             placed = "envelope"
         if placed == "partition":
-            self.marks.add("placed partition")
+            self.watermarks.add("placed partition")
             return f"{self.random.choice('pq')}:partition{self.random.choice(['', ':x'])}"
         column = self.random.choice(["type", "flag", "int16", "int64", "bytes", "decimal", "json", "version", *NULLS])
         alias = f":alias{number}" if placed == "envelope" or self.chance(0.5) else ""
-        self.marks.add(f"placed {placed} {column}")
+        self.watermarks.add(f"placed {placed} {column}")
         return f"{column}:{placed}{alias}"
 
     def _topics(self) -> None:
@@ -211,10 +211,10 @@ class _Draft:
             key, value = self.converter, "String"
         elif self.position:
             key, value = "String", self.converter
-        self.marks |= {f"key.converter={key}", f"value.converter={value}"}
+        self.watermarks |= {f"key.converter={key}", f"value.converter={value}"}
         if self.mishap(0.03):
             broken = self.random.choice(BROKEN_CONVERTERS)
-            self.marks.add("broken converter")
+            self.watermarks.add("broken converter")
             return self._around(CONVERTERS[key], broken)
         return self._around(CONVERTERS[key], CONVERTERS[value])
 
@@ -246,7 +246,7 @@ class _Draft:
         if self.mishap(0.05):
             return self._other()
         operation = self.random.choices("crudt", weights=[70, 20, 3, 3, 1] if self.is_wild else [3, 1, 0, 0, 0])[0]
-        self.marks.add(f"op={operation}")
+        self.watermarks.add(f"op={operation}")
         row = None if operation in "dt" else {name: self._value(name, kind) for name, kind in self.columns.items()}
         change = Change(
             row=row,
@@ -259,7 +259,7 @@ class _Draft:
 
     def _other(self) -> ConnectRecord:
         kind = self.random.choice(OTHERS)
-        self.marks.add(f"record={kind}")
+        self.watermarks.add(f"record={kind}")
         # A router fills nulls with defaults; in what passes it the converter does.
         filled = ("n", ConnectSchema(type=T.INT32, default=7, optional=self.chance(0.5)))
         key = ConnectStruct(
@@ -364,21 +364,21 @@ def _kind_of(value: Change | ConnectStruct | ConnectValue | None) -> str:
 
 def wanted_marks() -> frozenset[str]:
     """Return every mark that a run must see often enough, but for converters' cells."""
-    marks = {f"{option}={value}" for option, values in SWITCHES.items() for value in values}
-    marks |= {f"{option}=broken" for option in (*BROKEN_SWITCHES, "table.fields.additional.placement")}
-    marks |= {f"table.fields.additional.placement={mark}" for mark, _ in (*ODD_PLACEMENTS, ("usual", ""))}
-    marks |= {f"table.field.event.timestamp={time}" for time in (*TIMES, "missing")}
-    marks |= {
+    watermarks = {f"{option}={value}" for option, values in SWITCHES.items() for value in values}
+    watermarks |= {f"{option}=broken" for option in (*BROKEN_SWITCHES, "table.fields.additional.placement")}
+    watermarks |= {f"table.fields.additional.placement={mark}" for mark, _ in (*ODD_PLACEMENTS, ("usual", ""))}
+    watermarks |= {f"table.field.event.timestamp={time}" for time in (*TIMES, "missing")}
+    watermarks |= {
         f"table.field.event.{role}={name}" for role in ("id", "key", "payload") for name in (f"my_{role}", "missing")
     }
-    marks |= {f"table.field.event.schema.version={column}" for column in ("version", "int64", "nowhere")}
-    marks |= {f"route.topic.regex={regex}" for regex in (*FIXED, "random", "broken", "outside")}
-    marks |= {f"route.topic.replacement={text}" for text in (*REPLACEMENTS, "broken")}
-    marks |= {"route.by.field=kind", "route.by.field=unfit", "placed partition", "broken converter"}
-    marks |= {f"op={operation}" for operation in "crudt"}
-    marks |= {f"record={kind}" for kind in OTHERS}
-    marks |= {f"placed {place} {name}" for place in ("header", "envelope") for name in NULLS}
-    return frozenset(marks)
+    watermarks |= {f"table.field.event.schema.version={column}" for column in ("version", "int64", "nowhere")}
+    watermarks |= {f"route.topic.regex={regex}" for regex in (*FIXED, "random", "broken", "outside")}
+    watermarks |= {f"route.topic.replacement={text}" for text in (*REPLACEMENTS, "broken")}
+    watermarks |= {"route.by.field=kind", "route.by.field=unfit", "placed partition", "broken converter"}
+    watermarks |= {f"op={operation}" for operation in "crudt"}
+    watermarks |= {f"record={kind}" for kind in OTHERS}
+    watermarks |= {f"placed {place} {name}" for place in ("header", "envelope") for name in NULLS}
+    return frozenset(watermarks)
 
 
 def wanted_cells() -> frozenset[str]:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--examples", type=int, default=1_000, help="so many sets of secrets in each place")
     parser.add_argument("--places", nargs="+", choices=list(LAWS), default=list(LAWS), help="in these alone")
     options = parser.parse_args(arguments)
-    held = [_held(place, options.examples) for place in options.places]
+    held = [_held(place, options.examples) for place in options.locations]
     return 0 if all(held) else 1
 
 

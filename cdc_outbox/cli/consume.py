@@ -191,11 +191,11 @@ def _failed(module: str, error: Exception) -> ConfigError:
     """Return the error of a module that raised at its import, with the innermost line of the user's own."""
     logging.getLogger(__name__).debug("the module failed at its import", exc_info=error)
     here = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(str(Path.cwd()))]
-    place, reason = f"{Path(here[-1].filename).name}:{here[-1].lineno}: " if here else "", str(error)
+    location, reason = f"{Path(here[-1].filename).name}:{here[-1].lineno}: " if here else "", str(error)
     if isinstance(error, SyntaxError) and error.filename:  # in a file that never ran
-        place, reason = f"{Path(error.filename).name}:{error.lineno}: ", error.msg
+        location, reason = f"{Path(error.filename).name}:{error.lineno}: ", error.msg
     return ConfigError(
-        f"the module {module} cannot be imported: {place}{type(error).__name__}: {reason}",
+        f"the module {module} cannot be imported: {location}{type(error).__name__}: {reason}",
         field="TARGET",
         hint="Is every variable set that it reads? --verbose shows the traceback.",
     )

@@ -79,8 +79,10 @@ class Context:
             return None
         tls = {name: self._path(path) for name, path in connect.get("tls", {}).items()}
         options = {name: connect[name] for name in _OPTIONS if name in connect}
-        keeper = ManagedBy(connect["managed_by"]) if "managed_by" in connect else None
-        return Cluster(urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), keeper=keeper, **options)
+        managed_by = ManagedBy(connect["managed_by"]) if "managed_by" in connect else None
+        return Cluster(
+            urls=urls_of(connect), login=self._login(connect), tls=Tls(**tls), managed_by=managed_by, **options
+        )
 
     def databases(self) -> Databases | None:
         """Return the DSNs, ``None`` if there are none."""

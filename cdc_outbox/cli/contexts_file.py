@@ -100,8 +100,8 @@ def contexts_path(variables: Mapping[str, str], folder: Path, named: Path | None
     if named is not None or variables.get("CDC_OUTBOX_CONTEXTS"):
         return named or Path(variables["CDC_OUTBOX_CONTEXTS"])
     own = user_folder(variables, "XDG_CONFIG_HOME", ".config")
-    places = (folder / CONTEXTS_FILE, *([] if own is None else [own / "cdc-outbox" / "contexts.yaml"]))
-    return next((place for place in places if place.is_file()), None)
+    locations = (folder / CONTEXTS_FILE, *([] if own is None else [own / "cdc-outbox" / "contexts.yaml"]))
+    return next((location for location in locations if location.is_file()), None)
 
 
 def read_contexts(
@@ -158,9 +158,9 @@ def _mistakes(document: Document) -> Iterator[str]:
         return
     yield from _unknown(document, (), _WHOLE[""])
     if content.get("version", 1) != 1:
-        yield f"{document.place(('version',))}: only version 1 is known"
+        yield f"{document.location(('version',))}: only version 1 is known"
     if content.get("default") is not None and content["default"] not in content["contexts"]:
-        yield f"{document.place(('default',))}: there is no such context"
+        yield f"{document.location(('default',))}: there is no such context"
     for name in content["contexts"]:
         yield from _in_context(document, ("contexts", name))
 
@@ -168,61 +168,62 @@ def _mistakes(document: Document) -> Iterator[str]:
 def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
     context = _at(document, path)
     if not isinstance(context, Mapping):
-        yield f"{document.place(path)}: must be a mapping"
+        yield f"{document.location(path)}: must be a mapping"
         return
     yield from _unknown(document, path, _WHOLE["context"])
     for section in ("connect", "connect.basic", "connect.tls", "dsns", "kafka"):
         inner = (*path, *section.split("."))
         found = _at(document, inner)
         if found is not None and not isinstance(found, Mapping):
-            yield f"{document.place(inner)}: must be a mapping"
+            yield f"{document.location(inner)}: must be a mapping"
         elif found is not None and section in _WHOLE:
             yield from _unknown(document, inner, _WHOLE[section])
-    for place, text in _texts(context, path):
-        if place[-1] not in _NO_TEXT and not isinstance(text, str):
-            yield f"{document.place(place)}: must be text"
+    for location, text in _texts(context, path):
+        if location[-1] not in _NO_TEXT and not isinstance(text, str):
+            yield f"{document.location(location)}: must be text"
         if isinstance(text, str) and _shows_password(text):
-            yield f"{document.place(place)}: a password does not stand here: write ${{env:NAME}} or ${{file:PATH}}"
+            reference = "write ${env:NAME} or ${file:PATH}"
+            yield f"{document.location(location)}: a password does not stand here: {reference}"
     yield from _connect_mistakes(document, (*path, "connect"))
     for address in (("connect", "url"), ("connect", "urls"), ("connect", "proxy"), ("kafka", "bootstrap_servers")):
         found = _at(document, (*path, *address))
         if any(isinstance(each, str) and REFERENCE.search(each) for each in (found, *_list(found))):
             # What a reference leads to would be said to name servers, proxies and logs.
-            yield f"{document.place((*path, *address))}: an address has no reference in it"
+            yield f"{document.location((*path, *address))}: an address has no reference in it"
 
 
 def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str]:
     connect = _at(document, path)
     if not isinstance(connect, Mapping):
         return
-    place = document.place(path)
+    location = document.location(path)
     if len(connect.keys() & {"url", "urls"}) != 1:
-        yield f"{place}: has either url or urls"
+        yield f"{location}: has either url or urls"
     elif "urls" in connect and (not isinstance(connect["urls"], list) or not connect["urls"]):
-        yield f"{document.place((*path, 'urls'))}: must be a list of URLs"
-    yield from _login_mistakes(place, connect)
+        yield f"{document.location((*path, 'urls'))}: must be a list of URLs"
+    yield from _login_mistakes(location, connect)
     basic = connect.get("basic")
     if isinstance(basic, Mapping) and basic.keys() != {"user", "password"}:
-        yield f"{document.place((*path, 'basic'))}: has a user and a password"
+        yield f"{document.location((*path, 'basic'))}: has a user and a password"
     patience = connect.get("patience_seconds", 0)
     if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
-        yield f"{document.place((*path, 'patience_seconds'))}: must be a number of seconds"
+        yield f"{document.location((*path, 'patience_seconds'))}: must be a number of seconds"
     if not isinstance(connect.get("allow_plaintext_login", False), bool):
-        yield f"{document.place((*path, 'allow_plaintext_login'))}: must be true or false"
+        yield f"{document.location((*path, 'allow_plaintext_login'))}: must be true or false"
     if connect.get("managed_by", ManagedBy.REST) not in list(ManagedBy):
-        yield f"{document.place((*path, 'managed_by'))}: is {' or '.join(ManagedBy)}"
+        yield f"{document.location((*path, 'managed_by'))}: is {' or '.join(ManagedBy)}"
     for secret in (("bearer",), ("basic", "password")):
         value = _at(document, (*path, *secret))
         if isinstance(value, str) and not REFERENCE.fullmatch(value):
             wanted = "a secret does not stand here: write ${env:NAME} or ${file:PATH}"
-            yield f"{document.place((*path, *secret))}: {wanted}"
+            yield f"{document.location((*path, *secret))}: {wanted}"
 
 
 def _unknown(document: Document, path: tuple[str, ...], known: tuple[str, ...]) -> Iterator[str]:
     for key in _at(document, path):
         if key not in known:
             offer = did_you_mean(str(key), list(known)) or f"Known are {', '.join(known)}."
-            yield f"{document.place((*path, key))}: unknown key. {offer}"
+            yield f"{document.location((*path, key))}: unknown key. {offer}"
 
 
 def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - YAML
@@ -247,11 +248,11 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAM
     return found
 
 
-def _login_mistakes(place: object, connect: Mapping[str, Any]) -> Iterator[str]:
+def _login_mistakes(location: object, connect: Mapping[str, Any]) -> Iterator[str]:
     if any(_has_login(url) for url in (connect.get("url"), connect.get("proxy"), *_list(connect.get("urls")))):
-        yield f"{place}: a URL has no login in it: write basic or bearer"
+        yield f"{location}: a URL has no login in it: write basic or bearer"
     if {"basic", "bearer"} <= connect.keys():
-        yield f"{place}: has either basic or bearer"
+        yield f"{location}: has either basic or bearer"
 
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401 - YAML

@@ -101,7 +101,7 @@ def _look(
 
 def _at(path: Path, finding: Finding) -> Finding:
     """Return a finding at the file of its spec, so that several are told apart and annotations have a place."""
-    return replace(finding, place=replace(finding.place, document=str(path)))
+    return replace(finding, location=replace(finding.location, document=str(path)))
 
 
 _LOG = logging.getLogger(__name__)
@@ -174,7 +174,7 @@ def doctor(
 def _table(findings: Sequence[Finding]) -> Iterator[str]:
     if not findings:
         return
-    rows = ((str(each.severity), each.code, str(each.place), each.message) for each in findings)
+    rows = ((str(each.severity), each.code, str(each.location), each.message) for each in findings)
     head, *lines = in_columns([_HEAD, *rows])
     yield head
     indent = " " * head.index(_HEAD[-1])

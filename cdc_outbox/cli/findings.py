@@ -41,9 +41,9 @@ def finding_content(finding: Finding) -> dict[str, Any]:
     return {
         "code": finding.code,
         "severity": finding.severity,
-        "document": finding.place.document,
-        "path": finding.place.path,
-        "line": finding.place.line,
+        "document": finding.location.document,
+        "path": finding.location.path,
+        "line": finding.location.line,
         "message": finding.message,
         "remedy": finding.remedy,
     }
@@ -126,28 +126,28 @@ def _sarif_rule(code: str) -> dict[str, Any]:
 
 
 def _sarif_result(finding: Finding, codes: Sequence[str]) -> dict[str, Any]:
-    place: dict[str, Any] = {
+    location: dict[str, Any] = {
         "physicalLocation": {
-            "artifactLocation": {"uri": quote(finding.place.document.encode(errors="replace"))},
-            "region": {"startLine": finding.place.line or 1},
+            "artifactLocation": {"uri": quote(finding.location.document.encode(errors="replace"))},
+            "region": {"startLine": finding.location.line or 1},
         }
     }
-    if finding.place.path:
-        place["logicalLocations"] = [{"fullyQualifiedName": finding.place.path}]
+    if finding.location.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.location.path}]
     return {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
         "level": _LEVELS[finding.severity],
         "message": {"text": f"{finding.message} {finding.remedy}".rstrip()},
-        "locations": [place],
+        "locations": [location],
     }
 
 
 def _annotation(finding: Finding) -> str:
-    place = finding.place
-    properties = {"file": place.document, "line": str(place.line or 1), "title": finding.code}
+    location = finding.location
+    properties = {"file": location.document, "line": str(location.line or 1), "title": finding.code}
     listed = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in properties.items())
-    path = f"{place.path}: " if place.path else ""
+    path = f"{location.path}: " if location.path else ""
     message = visible(f"{path}{finding.message} {finding.remedy}".rstrip())
     return f"::{_COMMANDS[finding.severity]} {listed}::{_escaped(message)}"
 

@@ -67,7 +67,7 @@ _dsn_option = click.option(
 
 
 @dataclass(frozen=True, slots=True)
-class InboxPlace:
+class InboxLocation:
     """Where an inbox lies, as the options say it."""
 
     dsn: str
@@ -128,11 +128,11 @@ class InboxPlace:
 
 
 def inbox_options(command: FC) -> FC:
-    """Add the options with which a command is told of an inbox; it takes them as one ``place``."""
+    """Add the options with which a command is told of an inbox; it takes them as one ``inbox_location``."""
 
     @wraps(command)
     def gathered(*, dsn: Databases, inbox_schema: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
-        return command(place=InboxPlace(dsn.shared() or "", inbox_schema), **others)
+        return command(inbox_location=InboxLocation(dsn.shared() or "", inbox_schema), **others)
 
     return cast("FC", _dsn_option(inbox_schema_option(gathered)))
 

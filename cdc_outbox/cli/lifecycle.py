@@ -118,7 +118,7 @@ def resume(
         connectors,
         cluster,
         timeout,
-        lambda ward: ward.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
+        lambda control: control.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
         "running",
         prints_json=prints_json,
     )
@@ -149,8 +149,8 @@ def restart(
       cdc-outbox restart orders --failed
     """
 
-    def begin_again(ward: ConnectorControl) -> None:
-        ward.restart(only_failed=failed, stable_seconds=stable_seconds)
+    def begin_again(control: ConnectorControl) -> None:
+        control.restart(only_failed=failed, stable_seconds=stable_seconds)
 
     _each(connectors, cluster, timeout, begin_again, "running", keeps=False, prints_json=prints_json)
 

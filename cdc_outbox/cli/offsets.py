@@ -80,11 +80,11 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     client = ConnectClient(cluster, waits=steps.wait)
     with steps.shown():
         name = one_name_of(connector, client)
-        standing = _standing(name, client, databases)
+        position = _position_of(name, client, databases)
     if prints_json:
-        say(document("Offsets", _content(name, standing)))
+        say(document("Offsets", _content(name, position)))
         return
-    for line in _lines(standing):
+    for line in _lines(position):
         say(line)
 
 
@@ -125,14 +125,14 @@ def set_offset(
       cdc-outbox offsets set connectors/orders.yaml --to-offset 0/1A2B3C4 --yes
     """
 
-    def judge(standing: ConnectorPosition) -> OffsetChange:
-        if standing.kind is ConnectorKind.POSTGRESQL and not standing.is_asked:
+    def judge(position: ConnectorPosition) -> OffsetChange:
+        if position.kind is ConnectorKind.POSTGRESQL and not position.is_asked:
             raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
-        return assess_set(standing, read_offset(target, standing.kind))
+        return assess_set(position, read_offset(target, position.kind))
 
-    def change(client: ConnectClient, name: str, standing: ConnectorPosition) -> Offset | None:
-        offset = read_offset(target, standing.kind)
-        client.alter_offsets(name, [standing.entry(offset)])
+    def change(client: ConnectClient, name: str, position: ConnectorPosition) -> Offset | None:
+        offset = read_offset(target, position.kind)
+        client.alter_offsets(name, [position.entry(offset)])
         return offset
 
     waits, what = (timeout, stable_seconds), "set"
@@ -164,7 +164,7 @@ def reset(
       cdc-outbox offsets reset connectors/orders.yaml
     """
 
-    def change(client: ConnectClient, name: str, _standing: ConnectorPosition) -> Offset | None:
+    def change(client: ConnectClient, name: str, _position_of: ConnectorPosition) -> Offset | None:
         client.reset_offsets(name)
         return None
 
@@ -193,24 +193,24 @@ def _change(
     client.refuse_kept()
     name = one_name_of(connector, client)
     # Asked before anything is touched.
-    agreed = yes or _agree(name, judge(_standing(name, client, databases)))
+    agreed = yes or _agree(name, judge(_position_of(name, client, databases)))
     timeout, stable_seconds = waits
     timings = replace(cluster.timings, timeout_seconds=timeout)
-    ward = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
+    control = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
     with steps.shown():
-        with ward.stopped(stable_seconds=stable_seconds):
+        with control.stopped(stable_seconds=stable_seconds):
             # Judged once more where it stopped: it has gone on meanwhile.
-            standing = _standing(name, client, databases)
-            move = judge(standing)
+            position = _position_of(name, client, databases)
+            move = judge(position)
             if move.skips and not agreed:
                 raise _skips(name, move)
-            offset = change(client, name, standing)
-            record_action(acting(), f"offsets {what}", name, before=standing.stored, after=offset, effect=move.text)
+            offset = change(client, name, position)
+            record_action(acting(), f"offsets {what}", name, before=position.stored, after=offset, effect=move.text)
             steps.report("offsets", "changed")
             say(visible(f"{name}: {move.text}"), err=prints_json)
-            say(visible(f"before: {json.dumps(standing.stored)}"), err=prints_json)
+            say(visible(f"before: {json.dumps(position.stored)}"), err=prints_json)
             if prints_json:
-                content = {"connector": name, "before": standing.stored, "after": offset}
+                content = {"connector": name, "before": position.stored, "after": offset}
                 say(document("OffsetChange", content | {"effect": move.text, "skips": move.skips}))
         steps.report("done", name)
 
@@ -229,7 +229,7 @@ def _skips(name: str, move: OffsetChange) -> UnpublishedEventsError:
     return UnpublishedEventsError(f"{name}: {move.text}", hint="With --yes it is done all the same.")
 
 
-def _standing(name: str, client: ConnectClient, databases: Databases | None) -> ConnectorPosition:
+def _position_of(name: str, client: ConnectClient, databases: Databases | None) -> ConnectorPosition:
     config = client.find_config(name) or {}
     if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
         return ConnectorPosition(config=config, offsets=client.find_offsets(name))
@@ -239,11 +239,11 @@ def _standing(name: str, client: ConnectClient, databases: Databases | None) -> 
     return ConnectorPosition(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
 
 
-def _content(name: str, standing: ConnectorPosition) -> dict[str, Any]:
-    slot = standing.slot
+def _content(name: str, position: ConnectorPosition) -> dict[str, Any]:
+    slot = position.slot
     return {
         "connector": name,
-        "offsets": list(standing.offsets),
+        "offsets": list(position.offsets),
         "slot": None
         if slot is None
         else {
@@ -254,16 +254,16 @@ def _content(name: str, standing: ConnectorPosition) -> dict[str, Any]:
     }
 
 
-def _lines(standing: ConnectorPosition) -> Iterator[str]:
-    if standing.offsets:
-        yield from in_columns([_HEAD, *(_row(entry, standing.topic_prefix) for entry in standing.offsets)])
-    if standing.stored is None:
+def _lines(position: ConnectorPosition) -> Iterator[str]:
+    if position.offsets:
+        yield from in_columns([_HEAD, *(_row(entry, position.topic_prefix) for entry in position.offsets)])
+    if position.stored is None:
         yield "no offset is stored that counts: the connector goes on as a new one"
-    if standing.slot is not None:
+    if position.slot is not None:
         yield visible(
-            f"slot {standing.slot.slot}: confirmed {standing.slot.confirmed}, the log ends at {standing.slot.log_end}"
+            f"slot {position.slot.slot}: confirmed {position.slot.confirmed}, the log ends at {position.slot.log_end}"
         )
-    elif standing.is_asked:
+    elif position.is_asked:
         yield "there is no slot"
 
 

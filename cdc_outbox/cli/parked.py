@@ -12,7 +12,7 @@ from typing import Any, TextIO, TypeVar, cast
 import click
 
 from cdc_outbox.cli.groups import Group
-from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options
+from cdc_outbox.cli.inbox import AggregateName, InboxLocation, consumer_option, inbox_options
 from cdc_outbox.cli.options import acting, json_option, limit_option, new_file_option, note_option
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.parked_rows import details_of, json_of, json_of_message, name_of, table_of
@@ -104,7 +104,7 @@ def parked_events() -> None:
 @json_option()
 def list_parked(
     *,
-    place: InboxPlace,
+    inbox_location: InboxLocation,
     consumer: str | None,
     wanted: ParkFilter,
     limit: int,
@@ -121,7 +121,7 @@ def list_parked(
       cdc-outbox parked list --consumer shipping --reason failed --aggregate order/42
     """
     found = dict[str, tuple[list[ParkedRow], int, list[Gap]]]()
-    with place.opened_by(consumer) as inboxes:
+    with inbox_location.opened_by(consumer) as inboxes:
         for inbox in inboxes:
             found[inbox.consumer] = *Park(inbox).find(wanted, limit=limit), [] if prints_json else find_gaps(inbox)
     rows = {name: rows for name, (rows, *_) in found.items() if rows}
@@ -171,14 +171,14 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
 @_of_a_consumer
 @click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
 @json_option()
-def show(number: int, *, place: InboxPlace, consumer: str, payload: bool, prints_json: bool) -> None:
+def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: bool, prints_json: bool) -> None:
     """Show all that is known of a parked event, its headers among it.
 
     \b
     Example:
       cdc-outbox parked show 17 --consumer shipping --payload
     """
-    with place.opened(consumer) as inbox:
+    with inbox_location.opened(consumer) as inbox:
         park = Park(inbox)
         [row] = park.get([number])
         messages = park.read_messages([row])
@@ -214,7 +214,7 @@ def retry(
     parked_ids: tuple[int, ...],
     *,
     is_all: bool,
-    place: InboxPlace,
+    inbox_location: InboxLocation,
     consumer: str,
     wanted: ParkFilter,
     force: frozenset[Reason],
@@ -240,7 +240,7 @@ def retry(
     if force and wanted.reason not in {None, *force}:
         raise click.UsageError(f"--reason {wanted.reason} leaves nothing that --force is about")
     chosen = ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted
-    with place.opened(consumer) as inbox:
+    with inbox_location.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
     due = sorted(row.parked_id for row in retried.due)
     if due:
@@ -275,7 +275,9 @@ _LEFT = {
 @_of_a_consumer
 @note_option(required=True)
 @json_option()
-def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note: str, prints_json: bool) -> None:
+def skip(
+    parked_ids: tuple[int, ...], *, inbox_location: InboxLocation, consumer: str, note: str, prints_json: bool
+) -> None:
     """Give parked events up for good: all that are named, or none. What waited behind them goes on.
 
     Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
@@ -287,7 +289,7 @@ def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note:
     """
     if not note.strip():
         raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
-    with place.opened(consumer) as inbox:
+    with inbox_location.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(parked_ids), note=note)
     record_action(acting(note=note), "parked skip", consumer, parked_ids=[each.row.parked_id for each in skipped])
     for each in skipped:
@@ -307,7 +309,7 @@ def skip(parked_ids: tuple[int, ...], *, place: InboxPlace, consumer: str, note:
 @_of_a_consumer
 @_filters
 @new_file_option
-def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Path | None) -> None:
+def export(*, inbox_location: InboxLocation, consumer: str, wanted: ParkFilter, new_file: Path | None) -> None:
     """Write parked events with their whole messages, payloads among them, one JSON object a line.
 
     Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
@@ -316,7 +318,7 @@ def export(*, place: InboxPlace, consumer: str, wanted: ParkFilter, new_file: Pa
     Example:
       cdc-outbox parked export --consumer shipping --state dead --file dead.jsonl
     """
-    with place.opened(consumer) as inbox, _written_to(new_file) as file:
+    with inbox_location.opened(consumer) as inbox, _written_to(new_file) as file:
         events = 0
         for row, message in Park(inbox).export(wanted):
             whole = json_of(row, consumer) | json_of_message(message, payload=True)

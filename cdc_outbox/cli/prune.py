@@ -14,7 +14,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.heartbeats import heartbeat_findings
-from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.inbox import InboxLocation, consumer_option, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import (
     acting,
     connect_url_option,
@@ -144,7 +144,7 @@ def prune(
     _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client))
     inbox = None
     if consumer is not None:
-        inbox = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+        inbox = InboxLocation((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
     with (
         _comparing(pipeline, settings, inbox, consumer or "") as comparison,
         _pruning(pipeline, dsn, client, options, comparison) as pruning,
@@ -168,14 +168,14 @@ def _settings(
 
 @contextmanager
 def _comparing(
-    spec: Spec, settings: dict[str, Any] | None, place: InboxPlace | None, consumer: str
+    spec: Spec, settings: dict[str, Any] | None, inbox_location: InboxLocation | None, consumer: str
 ) -> Iterator[TopicComparison | None]:
     """Open the topics, and a consumer's inbox if one counts; ``None`` where topics are not read."""
     if settings is None:
         yield None
         return
     with ExitStack() as stack:
-        inbox = None if place is None else InboxStage(stack.enter_context(place.opened(consumer)))
+        inbox = None if inbox_location is None else InboxStage(stack.enter_context(inbox_location.opened(consumer)))
         yield TopicComparison(spec.contract, stack.enter_context(TopicReader.opened(settings)), inbox)
 
 
@@ -261,9 +261,9 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
 
 def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_json: bool) -> None:
     """Say what stayed, and why, and what went."""
-    mark = pruned.verdict.mark
-    if mark is not None:
-        _report("mark", f"{mark.position} of {mark.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
+    checkpoint = pruned.verdict.checkpoint
+    if checkpoint is not None:
+        _report("mark", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
     if pruned.young:
         _report("kept", f"{pruned.young:,} delivered, but younger than --keep")
     if pruned.unproven:

@@ -11,7 +11,7 @@ import click
 
 from cdc_outbox.cli.arguments import optional_spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.inbox import InboxPlace, inbox_options
+from cdc_outbox.cli.inbox import InboxLocation, inbox_options
 from cdc_outbox.cli.options import acting, dry_run_option, json_option, read_spec
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
@@ -56,7 +56,7 @@ _NAMED = 5
 def purge_inbox(
     spec: Path | None,
     *,
-    place: InboxPlace,
+    inbox_location: InboxLocation,
     horizon_seconds: float,
     bootstrap_servers: str | None,
     kafka_settings: Path | None,
@@ -93,9 +93,9 @@ def purge_inbox(
     now = datetime.now(UTC)
     horizon = Horizon.at(now, days=horizon_days)
     report = partial(_report, err=prints_json)
-    with place.connected() as (connection, driver):
+    with inbox_location.connected() as (connection, driver):
         kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
-        purge = kind(connection, driver, place.table, report)
+        purge = kind(connection, driver, inbox_location.table, report)
         if not accept_shorter_horizon:
             _check(horizon_days, wanted, purge.served(), settings)
         if dry_run:
@@ -104,7 +104,7 @@ def purge_inbox(
         else:
             purge.make_parts(now)
             old = purge.forget(horizon)
-            record_action(acting(), "purge-inbox", str(place.table.table), ids=old.ids, starts=old.starts)
+            record_action(acting(), "purge-inbox", str(inbox_location.table.table), ids=old.ids, starts=old.starts)
     _sum_up(old, horizon, report, dry_run=dry_run)
     if prints_json:
         say(document("InboxPurge", _content(old, horizon, dry_run=dry_run)))

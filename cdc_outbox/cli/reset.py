@@ -8,7 +8,7 @@ import click
 
 from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.inbox import AggregateName, InboxPlace, consumer_option, inbox_options
+from cdc_outbox.cli.inbox import AggregateName, InboxLocation, consumer_option, inbox_options
 from cdc_outbox.cli.options import acting, dry_run_option, json_option, note_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.consumer.ordering import Aggregate
@@ -31,7 +31,7 @@ from cdc_outbox.redaction import counted
 @json_option()
 def baseline(
     *,
-    place: InboxPlace,
+    inbox_location: InboxLocation,
     consumer: str,
     aggregate: tuple[str, str] | None,
     source: str | None,
@@ -61,7 +61,7 @@ def baseline(
     if (source is None) != (aggregate is None):
         raise click.UsageError("--aggregate and --source go together: they name one aggregate")
     named = Aggregate(source, *aggregate) if source is not None and aggregate is not None else None
-    with place.opened(consumer) as inbox:
+    with inbox_location.opened(consumer) as inbox:
         work = Baseline(inbox, named)
         gaps = work.find()
         sequences, events = sum(gap.missing for gap in gaps), sum(gap.parked for gap in gaps)
@@ -118,7 +118,7 @@ def _row(gap: Gap, consumer: str) -> dict[str, Any]:
 def reset(
     spec: Path,
     *,
-    place: InboxPlace,
+    inbox_location: InboxLocation,
     bootstrap_servers: str,
     kafka_settings: Path | None,
     consumer: str,
@@ -159,7 +159,7 @@ def reset(
     _refuse_contradiction(offsets_only=offsets_only, run_effects_again=run_effects_again, dry_run=dry_run)
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
-    with place.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
+    with inbox_location.opened(consumer) as inbox, TopicReader.opened(settings) as topics:
         resetting = Reset(pipeline.contract, inbox=inbox, topics=topics, aggregate=of_aggregate)
         if offsets_only:
             _forget_offsets(resetting, consumer, dry_run=dry_run, prints_json=prints_json)

@@ -106,8 +106,8 @@ def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> No
       cdc-outbox render connectors/orders.yaml | jq .
       cdc-outbox render connectors/orders.yaml --target strimzi --target-option connect=my-connect
     """
-    place = chosen(TARGETS, target, settings)
-    say(place.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"), script=True)
+    deploy_target = chosen(TARGETS, target, settings)
+    say(deploy_target.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"), script=True)
 
 
 @click.command("spec-schema", short_help="Print the JSON Schema of specs, for editors.")

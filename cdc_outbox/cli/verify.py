@@ -11,7 +11,7 @@ from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
-from cdc_outbox.cli.inbox import InboxPlace, consumer_option, inbox_dsn_option, inbox_schema_option
+from cdc_outbox.cli.inbox import InboxLocation, consumer_option, inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.options import dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
 from cdc_outbox.cli.probe import BROKERS, DATABASE, INBOX, probe
@@ -86,20 +86,20 @@ def verify(
         raise click.UsageError("--inbox-dsn is of use with --consumer only")
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)
-    inbox_place = None
+    inbox_location = None
     if consumer is not None:
-        inbox_place = InboxPlace((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
+        inbox_location = InboxLocation((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
     dsns = {DATABASE: dsn}
-    if inbox_place is not None and inbox_place.dsn != dsn:
-        dsns[INBOX] = inbox_place.dsn
+    if inbox_location is not None and inbox_location.dsn != dsn:
+        dsns[INBOX] = inbox_location.dsn
     for each in dsns.values():
         require_driver(each)
     probe(dsns=dsns, brokers=settings, needs_all=True).refuse(*dsns, BROKERS)
     with ExitStack() as stack:
         connection, driver = stack.enter_context(connected(dsn, pipeline.database.kind, spec=spec))
         inbox = None
-        if inbox_place is not None and consumer is not None:
-            inbox = InboxStage(stack.enter_context(inbox_place.opened(consumer)))
+        if inbox_location is not None and consumer is not None:
+            inbox = InboxStage(stack.enter_context(inbox_location.opened(consumer)))
         verification = Verification(
             pipeline.contract,
             outbox=OutboxStage(connection, driver, pipeline.outbox),
@@ -120,7 +120,7 @@ def _document(found: Verified) -> str:
             {
                 "kind": each.kind,
                 "isDifference": each.kind.is_difference,
-                "place": each.place,
+                "location": each.location,
                 "events": each.events,
                 "message": each.message,
                 "remedy": each.remedy,
@@ -148,27 +148,27 @@ def _sums(sums: Sums, found: Verified) -> dict[str, Any]:
 def _text(found: Verified) -> Iterator[str]:
     rows = [_COLUMNS, *(_row(sums, found) for sums in found.sums)]
     always = len(_COLUMNS) - len(DifferenceKind) - 1
-    kept = [place for place in range(len(_COLUMNS)) if place < always or _says(rows, place)]
-    widths = [max(len(row[place]) for row in rows) for place in kept]
+    kept = [column for column in range(len(_COLUMNS)) if column < always or _says(rows, column)]
+    widths = [max(len(row[column]) for row in rows) for column in kept]
     for row in rows:
         cells = (
-            row[place].ljust(width) if not place else row[place].rjust(width)
-            for place, width in zip(kept, widths, strict=True)
+            row[column].ljust(width) if not column else row[column].rjust(width)
+            for column, width in zip(kept, widths, strict=True)
         )
         yield "  ".join(cells).rstrip()
     for kind in DifferenceKind:
         told = found.findings.told[kind][:_SHOWN]
-        yield from (visible(f"{kind}: {each.place}: {each.message}") for each in told)
-        if found.findings.places[kind] > _SHOWN:
-            yield f"{kind}: {found.findings.places[kind] - _SHOWN:,} more"
+        yield from (visible(f"{kind}: {each.location}: {each.message}") for each in told)
+        if found.findings.partitions[kind] > _SHOWN:
+            yield f"{kind}: {found.findings.partitions[kind] - _SHOWN:,} more"
         # Most of a kind have the same remedy.
         yield from (visible(f"  {remedy}") for remedy in dict.fromkeys(each.remedy for each in told) if remedy)
     yield from (visible(f"note: {note}") for note in found.notes)
     yield "differences found" if found.findings.has_differences else "no differences"
 
 
-def _says(rows: Sequence[tuple[str, ...]], place: int) -> bool:
-    return any(row[place] != "0" for row in rows[1:])
+def _says(rows: Sequence[tuple[str, ...]], column: int) -> bool:
+    return any(row[column] != "0" for row in rows[1:])
 
 
 def _row(sums: Sums, found: Verified) -> tuple[str, ...]:

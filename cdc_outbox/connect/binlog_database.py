@@ -22,7 +22,7 @@ class BinlogDatabase:
         self._driver = driver
         self._spec = spec
         self._statements = load(driver.dialect, "preflight")
-        self._place = {"schema": spec.outbox.schema or spec.database.name, "table": spec.outbox.name}
+        self._table = {"schema": spec.outbox.schema or spec.database.name, "table": spec.outbox.name}
         self._unseen: dict[str, str] = {}
 
     def refuse_changes(self) -> None:
@@ -32,8 +32,8 @@ class BinlogDatabase:
     def read_facts(self) -> BinlogFacts:
         """Read the facts, each by a statement of its own."""
         [(version, database)] = self._ask("server")
-        if self._place["schema"].startswith("${"):  # only the worker knows it
-            self._place["schema"] = database
+        if self._table["schema"].startswith("${"):  # only the worker knows it
+            self._table["schema"] = database
         settings = {name.lower(): value for name, value, *_ in self._ask("settings")}
         is_mariadb, is_on = "mariadb" in version.lower(), settings.get("log_bin") == "ON"
         gtids = settings.get("gtid_strict_mode" if is_mariadb else "gtid_mode", "OFF")
@@ -87,18 +87,18 @@ class BinlogDatabase:
                 host=host,
                 is_locked=bool(locked),
                 has_roles=bool(has_roles),
-                may=frozenset(right for (right,) in self._ask("privileges", user=user, host=host, **self._place)),
+                may=frozenset(right for (right,) in self._ask("privileges", user=user, host=host, **self._table)),
             )
             for host, locked, has_roles in found
         ]
 
     def _read_table(self) -> BinlogTable | None:
-        found = self._ask("table", **self._place)
+        found = self._ask("table", **self._table)
         if not found:
             return None
         [(kind, engine, is_transactional)] = found
         keys: dict[str, list[str]] = {}
-        for index, column in self._ask("keys", **self._place):
+        for index, column in self._ask("keys", **self._table):
             keys.setdefault(index, []).append(column)
         return BinlogTable(
             kind=kind,
@@ -106,7 +106,7 @@ class BinlogDatabase:
             is_transactional=bool(is_transactional),
             columns={
                 name: BinlogColumn(type=kind, length=length, not_null=bool(not_null), charset=charset)
-                for name, kind, length, not_null, charset in self._ask("columns", **self._place)
+                for name, kind, length, not_null, charset in self._ask("columns", **self._table)
             },
             keys=list(keys.values()),
         )
@@ -124,7 +124,7 @@ class BinlogDatabase:
             return None
 
     def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
-        names = {"outbox": ".".join(map(self._driver.dialect.quote, self._place.values()))}
+        names = {"outbox": ".".join(map(self._driver.dialect.quote, self._table.values()))}
         sql = self._statements[statement].render(names, self._driver.style)
         with translated_for_operator():
             return self._driver.fetch(self._connection, sql, parameters)

@@ -81,7 +81,7 @@ class ConnectClient:
             ConnectError: It is kept so.
         """
         self._refuse_declared()
-        if self.cluster.keeper is not None:
+        if self.cluster.managed_by is not None:
             return
         for worker in self._find_workers():
             if found := _PODS.fullmatch(worker):
@@ -238,7 +238,7 @@ class ConnectClient:
         self._write("DELETE", f"/connectors/{_segment(name)}/offsets")
 
     def _refuse_declared(self) -> None:
-        if self.cluster.keeper is ManagedBy.STRIMZI:
+        if self.cluster.managed_by is ManagedBy.STRIMZI:
             raise _kept("the context says that Strimzi keeps the connectors of this cluster")
 
     def _find_workers(self) -> set[str]:
@@ -286,7 +286,7 @@ def _refused(option: str, message: str) -> Finding:
     return Finding(
         code="CC001",
         severity=Severity.ERROR,
-        place=Location(document="connect", path=option),
+        location=Location(document="connect", path=option),
         message=message if message.endswith((".", "!", "?")) else f"{message}.",
         remedy="" if cause is None else cause.remedy,
     )

@@ -128,7 +128,7 @@ class Cluster:
         allow_plaintext_login: Whether the login may go over ``http`` to other hosts than this one; not by default,
             because it can be read on the way.
         proxy: The URL of an HTTP proxy that leads to the workers; those of the environment are not used.
-        keeper: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
+        managed_by: ``None`` takes it for Strimzi where workers are named as Strimzi names them.
         timings: How long is waited for its workers and its connectors.
     """
 
@@ -138,7 +138,7 @@ class Cluster:
     patience_seconds: float | None = None
     allow_plaintext_login: bool = False
     proxy: str | None = None
-    keeper: ManagedBy | None = None
+    managed_by: ManagedBy | None = None
     timings: Timings = field(default_factory=Timings)
 
     def __post_init__(self) -> None:

@@ -87,8 +87,8 @@ def purge(
             raise
     else:
         _refuse_another_slot(spec, config)
-        ward = ConnectorControl(client, spec.name, timings=timings, report=lambda text: report("stop", text))
-        with ward.halted_unless_refused():
+        control = ConnectorControl(client, spec.name, timings=timings, report=lambda text: report("stop", text))
+        with control.halted_unless_refused():
             _agree(spec, client, database, agree, timings=timings)
     client.reset_offsets(spec.name)
     report("offsets", "forgotten")

@@ -85,11 +85,11 @@ class PostgresqlDatabase:
 
     def _read_publication(self) -> PublicationFacts | None:
         name, outbox = self._spec.database.publication, self._spec.outbox
-        place = {"publication": name, "outbox": outbox.table.quoted}
-        found = self._ask("publication", **place, schema=outbox.table.schema, table=outbox.name)
+        names = {"publication": name, "outbox": outbox.table.quoted}
+        found = self._ask("publication", **names, schema=outbox.table.schema, table=outbox.name)
         if not found:
             return None
-        others = self._ask("also_published", **place)
+        others = self._ask("also_published", **names)
         return replace(
             PublicationFacts(*found[0]),
             outboxes=[f"{schema}.{table}" for schema, table, is_outbox in others if is_outbox],

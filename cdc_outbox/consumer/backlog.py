@@ -93,7 +93,7 @@ class Backlog:
 
     def waiting(self) -> Counter[TopicPartition]:
         """Return how much of each partition is at hand, read or not."""
-        return Counter([*(item.place for item in self._items), *map(origin_of, self._unread)])
+        return Counter([*(item.topic_partition for item in self._items), *map(origin_of, self._unread)])
 
     def put(self, items: Sequence[Item]) -> None:
         """Add events at the end."""
@@ -116,14 +116,14 @@ class Backlog:
 
     def take(
         self,
-        places: Container[TopicPartition] | None = None,
+        partitions: Container[TopicPartition] | None = None,
         is_alone: Callable[[Item], bool] | None = None,
         most: int | None = None,
     ) -> list[Item]:
         """Return the next batch, without those that belong to another consumer by now.
 
         Args:
-            places: Which partitions are ours; ``None`` where all are.
+            partitions: Which partitions are ours; ``None`` where all are.
             is_alone: Tells of an event that it is to have a transaction of its own; ``None`` where none is.
             most: How many events; ``None`` for as many as the next batch may have.
         """
@@ -132,7 +132,7 @@ class Backlog:
         room = self._most_bytes
         while self._items and len(items) < most:
             item = self._items[0]
-            if places is None or item.place in places:
+            if partitions is None or item.topic_partition in partitions:
                 if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
                     break
                 room -= item.message.size
@@ -142,11 +142,11 @@ class Backlog:
             self._items.popleft()
         return items
 
-    def drop(self, place: TopicPartition) -> list[int]:
+    def drop(self, tp: TopicPartition) -> list[int]:
         """Remove what was polled of a partition, read or not, and return the offsets."""
-        items = self.drop_if(lambda item: item.place == place)
-        unread = [record for record in self._unread if origin_of(record) == place]
-        self._unread = deque(record for record in self._unread if origin_of(record) != place)
+        items = self.drop_if(lambda item: item.topic_partition == tp)
+        unread = [record for record in self._unread if origin_of(record) == tp]
+        self._unread = deque(record for record in self._unread if origin_of(record) != tp)
         return [*(item.message.offset or 0 for item in items), *(record.offset() or 0 for record in unread)]
 
     def drop_if(self, is_dropped: Callable[[Item], bool]) -> list[Item]:

@@ -68,14 +68,14 @@ class InboxStore(Protocol):
     async def find_purge(self, connection: AnyConnection) -> datetime | None:
         """Return up to which time ids were forgotten; asked after the claims, it stays true until the end."""
 
-    async def find_marks(
+    async def find_watermarks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
         """Return what is remembered of each aggregate, without those of which nothing is."""
 
-    async def lock_marks(
+    async def lock_watermarks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
@@ -173,7 +173,7 @@ class SqlInbox:
             )
         return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
 
-    async def find_marks(
+    async def find_watermarks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
@@ -184,17 +184,17 @@ class SqlInbox:
             MessageError: Source, aggregate type and aggregate id together do not fit into the index.
         """
         wanted = self._wanted(aggregates)
-        rows = await self._sql.fetch(connection, "find_marks", **columns_of(wanted)) if wanted else []
-        return {wanted[place - 1]: Watermark(last, parked) for place, last, parked in rows}
+        rows = await self._sql.fetch(connection, "find_watermarks", **columns_of(wanted)) if wanted else []
+        return {wanted[number - 1]: Watermark(last, parked) for number, last, parked in rows}
 
-    async def lock_marks(
+    async def lock_watermarks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
         """Lock the rows in order, and make those that are not there."""
         wanted = self._wanted(aggregates)
-        rows = await self._sql.fetch(connection, "lock_marks", **columns_of(wanted)) if wanted else []
+        rows = await self._sql.fetch(connection, "lock_watermarks", **columns_of(wanted)) if wanted else []
         return {Aggregate(*key): Watermark(last, parked) for *key, last, parked in rows}
 
     async def advance(

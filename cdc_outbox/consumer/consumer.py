@@ -97,18 +97,18 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         telemetry = telemetry or Telemetry()
         self.metrics = telemetry.metrics
         self._telemetry = replace(telemetry, metrics=GuardedMetrics(telemetry.metrics))
-        self._watch = ConsumerStats(
+        self._stats = ConsumerStats(
             name=name, limits=self.limits, metrics=self._telemetry.metrics, handled=lambda: self._handlers.types
         )
 
     @property
     def outcomes(self) -> Counter[Outcome]:
         """How many events came to which end since this object was made."""
-        return self._watch.outcomes
+        return self._stats.outcomes
 
     def progress(self) -> Progress:
         """Return how far it is, at once; from any thread."""
-        return self._watch.progress()
+        return self._stats.progress()
 
     def on(self, *event_types: str) -> Callable[[Handler[ConnectionT]], Handler[ConnectionT]]:
         """Register the handler of event types.
@@ -149,7 +149,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         calls = HandlerRunner(
             driver=driver,
             handlers=self._handlers,
-            telemetry=HandlerTelemetry(self.name, self._telemetry, self._watch.handler_begins),
+            telemetry=HandlerTelemetry(self.name, self._telemetry, self._stats.handler_begins),
             before_commit=database.before_commit,
             deadline_seconds=seconds if self._is_asynchronous else None,
             pipeline=pipeline_of(connection) if database.pipeline else None,
@@ -210,15 +210,15 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 opened=partial(TopicReader.opened, self._settings),
                 waits=waits,
                 is_stopping=is_stopping,
-                alive=self._watch.handler_begins,
+                alive=self._stats.handler_begins,
             )
             refuse = unhandled.refuse if self.limits.wait_for_handled else None
             session = Session(self._database.connect, self._know, refuse)
             stack.push_async_callback(session.close)
             await session.open()
-            offsets = Offsets(told=lambda is_done: self._watch.offsets_committed(is_done=is_done))
+            offsets = Offsets(told=lambda is_done: self._stats.offsets_committed(is_done=is_done))
             ownership = Ownership()
-            settings = kafka_clients.settings_telling(self._settings, self._watch.connected)
+            settings = kafka_clients.settings_telling(self._settings, self._stats.connected)
             settings["on_commit"] = offsets.answered
             client = kafka_clients.make_consumer(settings, _LIBRDKAFKA_LOG, learn=ownership.learn)
             stack.push_async_callback(waits.call, leave, client)
@@ -228,12 +228,12 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             await waits.call(self._check_horizon)
             partitions = KafkaPartitions(self._settings, _LIBRDKAFKA_LOG)
             stack.push_async_callback(waits.call, partitions.close)
-            keeper = BackgroundPoller(
-                client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._watch.handler_at
+            poller = BackgroundPoller(
+                client, limit_seconds=2 * self.limits.handler_seconds, handler_at=lambda: self._stats.handler_at
             )
-            stack.callback(keeper.end)
+            stack.callback(poller.end)
             member = Membership(
-                client=client, keeper=keeper, offsets=offsets, ownership=ownership, partitions=partitions
+                client=client, poller=poller, offsets=offsets, ownership=ownership, partitions=partitions
             )
             loop = Loop(
                 member,
@@ -241,12 +241,12 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 contract=self.contract,
                 limits=self.limits,
                 retries=RetryTracker(self._retry),
-                watch=self._watch,
+                stats=self._stats,
                 waits=waits,
             )
-            subscribe(member, self.contract.topics, self.limits, self._watch)
+            subscribe(member, self.contract.topics, self.limits, self._stats)
             stack.push_async_callback(waits.call, offsets.finish, client)
-            stack.callback(keeper.end)  # before anybody else polls, and again if this is not reached
+            stack.callback(poller.end)  # before anybody else polls, and again if this is not reached
             await loop.run(is_stopping)
 
 

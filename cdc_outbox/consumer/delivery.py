@@ -228,23 +228,25 @@ class _Work:
     async def run(self) -> Delivered:
         """Do all but the commit."""
         with self._overlapped():
-            marks = await self._lock_redone()
+            watermarks = await self._lock_redone()
             self.claims = await self._claim()
             await self._fence()
-            marks, judgements = await self._judge(marks)
+            watermarks, judgements = await self._judge(watermarks)
         judged = list(zip(self._judged, judgements, strict=True))
         applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
         handled = [item for item, _ in applied]
         await self._calls.run(handled, self._connection)
-        aside = await self._set_aside(judged, handled)
-        moves = moves_of([judgement for _, judgement in applied], marks, aside.blocking)
+        parking = await self._park_events(judged, handled)
+        moves = moves_of([judgement for _, judgement in applied], watermarks, parking.blocking)
         with self._overlapped():
             parked = await self._inbox.advance(self._connection, self.claims, moves)
             # As a rule nothing is parked.
             successors = successors_of(moves, parked, self._order_of) if parked else {}
             woken = await self._park.wake(self._connection, successors)
             await self._store_offsets()
-        return Delivered(outcomes=self._outcomes(judged), parked=aside.reasons, parked_bytes=aside.bytes, woken=woken)
+        return Delivered(
+            outcomes=self._outcomes(judged), parked=parking.reasons, parked_bytes=parking.bytes, woken=woken
+        )
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
@@ -254,12 +256,12 @@ class _Work:
         parked = [(item, item.parked) for item in self._judged if item.parked is not None]
         redone = {item.aggregate for item, _ in parked if item.is_redone}
         blocked = {row.aggregate for _, row in parked if row.blocks}
-        marks = await self._inbox.lock_marks(self._connection, redone | blocked)
+        watermarks = await self._inbox.lock_watermarks(self._connection, redone | blocked)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(self._connection, rows)
         self._behind = _behind_unreadable(self._items, there.keys())
         self._judged = [item for item in self._judged if item.parked is None or item.parked.event_id in there]
-        return marks
+        return watermarks
 
     async def _claim(self) -> Claims:
         readable = [item for item in self._judged if not item.is_unreadable]
@@ -278,9 +280,9 @@ class _Work:
 
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
-        fresh = [item for item in self._items if item.parked is None and item.place in self._held]
-        offsets = {item.place: (item.message.offset or 0) + 1 for item in fresh}
-        moves = {place: OffsetMove(self._stored.get(place), offset) for place, offset in offsets.items()}
+        fresh = [item for item in self._items if item.parked is None and item.topic_partition in self._held]
+        offsets = {item.topic_partition: (item.message.offset or 0) + 1 for item in fresh}
+        moves = {tp: OffsetMove(self._stored.get(tp), offset) for tp, offset in offsets.items()}
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(
@@ -290,29 +292,29 @@ class _Work:
         purged_before = await self._inbox.find_purge(self._connection)
         # A lock was taken after nothing: what it read is as new as it gets.
         others = {item.aggregate for item in self._judged} - locked.keys()
-        marks = {**await self._inbox.find_marks(self._connection, others), **locked}
+        watermarks = {**await self._inbox.find_watermarks(self._connection, others), **locked}
         unseen = self.claims.new | {item.event_id for item in self._judged if item.is_unreadable}
-        memory = Memory(unseen=unseen, marks=marks, purged_before=purged_before)
+        memory = Memory(unseen=unseen, watermarks=watermarks, purged_before=purged_before)
         judgements = self._judgements(memory)
-        blocked = {aggregate for aggregate, mark in marks.items() if mark.parked}
+        blocked = {aggregate for aggregate, watermark in watermarks.items() if watermark.parked}
         wanted = {
             judgement.aggregate
             for item, judgement in zip(self._judged, judgements, strict=True)
-            if (judgement.verdict is not _NEXT and judgement.verdict.is_set_aside)
+            if (judgement.verdict is not _NEXT and judgement.verdict.is_parked)
             or item.failure is not None
             or (blocked and judgement.aggregate in blocked)
             # Its claim was purged: it may be parked all the same, where nothing waits behind it.
             or (judgement.verdict is _DUPLICATE and item.event_id in self.claims.new)
         }
         if wanted:
-            marks |= await self._inbox.lock_marks(self._connection, wanted - locked.keys())
+            watermarks |= await self._inbox.lock_watermarks(self._connection, wanted - locked.keys())
             ids = [item.event_id for item in self._judged if item.aggregate in wanted]
             parked = await self._park.find_parked(self._connection, ids)
-            memory = Memory(unseen=unseen, marks=marks, parked=parked.keys(), purged_before=purged_before)
+            memory = Memory(unseen=unseen, watermarks=watermarks, parked=parked.keys(), purged_before=purged_before)
             judgements = self._judgements(memory)
             judged = zip(self._judged, judgements, strict=True)
             _refuse_ids_of_others([judgement for item, judgement in judged if not item.is_unreadable], parked)
-        return marks, judgements
+        return watermarks, judgements
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
         special = [item for item in self._judged if item.failure is not None or item.parked is not None]
@@ -326,19 +328,19 @@ class _Work:
             behind=self._behind,
         )
 
-    async def _set_aside(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> ParkingPlan:
-        aside = ParkingPlan(
+    async def _park_events(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> ParkingPlan:
+        parking = ParkingPlan(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
         for item in self._items:
             if not item.is_judged:
-                await aside.put_unreadable(item)
+                await parking.put_unreadable(item)
         for item, judgement in judged:
             # Most are applied, and there is nothing to do about those.
             if judgement.verdict is not _NEXT or item.failure or item.parked or item.is_begun:
-                await aside.put(item, judgement)
-        await aside.settle(self.claims, handled)
-        return aside
+                await parking.put(item, judgement)
+        await parking.settle(self.claims, handled)
+        return parking
 
     def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
         outcomes = [self._outcome(item, judgement) for item, judgement in judged]
@@ -367,7 +369,7 @@ def refuse_stale(stale: Sequence[TopicPartition]) -> None:
     if stale:
         names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
         message = f"{names} belongs to another consumer now, or the database has lost commits"
-        raise PartitionLostError(message, places=tuple(stale))
+        raise PartitionLostError(message, partitions=tuple(stale))
 
 
 def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, Rank]) -> None:

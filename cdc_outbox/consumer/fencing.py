@@ -95,7 +95,7 @@ class EpochStore(Protocol):
     async def issue(
         self,
         connection: AnyConnection,
-        places: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[TopicPartition, Assignment]:
         """Give partitions to this consumer; from its commit on, who had them before is stale.
@@ -139,12 +139,12 @@ class SqlEpochs:
     async def issue(
         self,
         connection: AnyConnection,
-        places: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[TopicPartition, Assignment]:
         """Count up."""
-        wanted = sorted(places)
-        ids = [topic_ids.get(place.topic, TopicId()) for place in wanted]
+        wanted = sorted(partitions)
+        ids = [topic_ids.get(tp.topic, TopicId()) for tp in wanted]
         names = {"cluster_ids": [each.cluster for each in ids], "topic_ids": [each.topic for each in ids]}
         rows = await self._sql.fetch(connection, "issue", **_columns(wanted), **names)
         return {
@@ -169,9 +169,9 @@ class SqlEpochs:
         others = held
         rows: list[Row] = []
         if moves:
-            others = {place: epoch for place, epoch in held.items() if place not in moves}
+            others = {tp: epoch for tp, epoch in held.items() if tp not in moves}
             befores, afters = map(list, zip(*moves.values(), strict=True))
-            numbers = {"epochs": [held[place] for place in moves], "befores": befores, "afters": afters}
+            numbers = {"epochs": [held[tp] for tp in moves], "befores": befores, "afters": afters}
             rows = await self._sql.fetch(connection, "store_offsets", **_columns(moves), **numbers)
         return [TopicPartition(*row) for row in rows] + await self.find_stale(connection, others)
 
@@ -190,12 +190,12 @@ class SqlEpochs:
         await self._sql.fetch(connection, "forget_start", event_id=event_id)
 
 
-def _columns(places: Iterable[TopicPartition]) -> dict[str, list[Any]]:
-    places = list(places)
-    return {"topics": [place.topic for place in places], "partitions": [place.partition for place in places]}
+def _columns(partitions: Iterable[TopicPartition]) -> dict[str, list[Any]]:
+    partitions = list(partitions)
+    return {"topics": [tp.topic for tp in partitions], "partitions": [tp.partition for tp in partitions]}
 
 
-_SUSPECT_TENURES = 2
+_SUSPECT_ASSIGNMENTS = 2
 """One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
 _IDLE_SECONDS = 5.0
 """An assignment that had nothing to do for so long has nothing that kills: what is there is fetched within a second."""
@@ -230,17 +230,17 @@ class Ownership:
         """When each was issued of which it is not known yet that work gets done."""
         self._suspects: dict[TopicPartition, int] = {}
 
-    def owns(self, place: TopicPartition) -> bool:
+    def owns(self, tp: TopicPartition) -> bool:
         """Tell whether a partition is assigned."""
-        return place in self.held or place in self.unissued
+        return tp in self.held or tp in self.unissued
 
-    def assign(self, places: Iterable[TopicPartition]) -> None:
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Note what Kafka assigned."""
         with self._lock:
-            for place in places:
-                self.held.pop(place, None)
-                self._renewed.add(place)
-                self.unissued.add(place)
+            for tp in partitions:
+                self.held.pop(tp, None)
+                self._renewed.add(tp)
+                self.unissued.add(tp)
 
     def take_renewed(self) -> set[TopicPartition]:
         """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
@@ -249,19 +249,19 @@ class Ownership:
             renewed.add(self._renewed.pop())
         return renewed
 
-    def issued(self, tenures: Mapping[TopicPartition, Assignment]) -> None:
+    def issued(self, assignments: Mapping[TopicPartition, Assignment]) -> None:
         """Note what the database gave out; a partition that was lost meanwhile stays lost."""
         with self._lock:
-            for place, tenure in tenures.items():
-                if place in self.unissued:
-                    self.unissued.discard(place)
-                    self.held[place] = tenure.epoch
-                    self.stored[place] = NO_OFFSET if tenure.next_offset is None else tenure.next_offset
-                    self.topic_ids[place] = tenure.topic_id
+            for tp, assignment in assignments.items():
+                if tp in self.unissued:
+                    self.unissued.discard(tp)
+                    self.held[tp] = assignment.epoch
+                    self.stored[tp] = NO_OFFSET if assignment.next_offset is None else assignment.next_offset
+                    self.topic_ids[tp] = assignment.topic_id
                     self._is_compared = False
-                    self._unfinished[place] = self._clock()
-                    if tenure.unfinished > _SUSPECT_TENURES:
-                        self._suspects[place] = _SUSPECT_EVENTS
+                    self._unfinished[tp] = self._clock()
+                    if assignment.unfinished > _SUSPECT_ASSIGNMENTS:
+                        self._suspects[tp] = _SUSPECT_EVENTS
 
     def learn(self, topic: str, topic_id: str) -> None:
         """Note which topic of its name the Kafka client reads from here on."""
@@ -277,24 +277,24 @@ class Ownership:
         if self._is_compared:
             return
         self._is_compared = True
-        for place, known in dict(self.topic_ids).items():
-            known.refuse_other(place.topic, TopicId(topic=self._read_ids.get(place.topic, "")))
+        for tp, known in dict(self.topic_ids).items():
+            known.refuse_other(tp.topic, TopicId(topic=self._read_ids.get(tp.topic, "")))
 
-    def lose(self, places: Iterable[TopicPartition]) -> None:
+    def lose(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions that belong to another consumer now."""
         with self._lock:
-            for place in places:
-                self.unissued.discard(place)
-                self.held.pop(place, None)
-                self.stored.pop(place, None)
-                self.topic_ids.pop(place, None)
-                self._unfinished.pop(place, None)
-                self._suspects.pop(place, None)
+            for tp in partitions:
+                self.unissued.discard(tp)
+                self.held.pop(tp, None)
+                self.stored.pop(tp, None)
+                self.topic_ids.pop(tp, None)
+                self._unfinished.pop(tp, None)
+                self._suspects.pop(tp, None)
 
-    def epochs_of(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def epochs_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the epochs of those that are still held."""
         held = dict(self.held)  # which a callback may change meanwhile
-        return {place: held[place] for place in set(places) if place in held}
+        return {tp: held[tp] for tp in set(partitions) if tp in held}
 
     def finishing(
         self, answered: Iterable[TopicPartition], is_fetched: Callable[[TopicPartition], bool]
@@ -306,21 +306,21 @@ class Ownership:
             is_fetched: Tells whether a broker said what there is in a partition.
         """
         idle_since = self._clock() - _IDLE_SECONDS
-        old = [place for place, issued_at in list(self._unfinished.items()) if issued_at < idle_since]
+        old = [tp for tp, issued_at in list(self._unfinished.items()) if issued_at < idle_since]
         done = {*answered, *filter(is_fetched, old)}
-        return self.epochs_of([place for place in done if self._unfinished.pop(place, None)])
+        return self.epochs_of([tp for tp in done if self._unfinished.pop(tp, None)])
 
     @property
     def has_suspects(self) -> bool:
         """Whether the next event of any partition may be one that kills the process."""
         return bool(self._suspects)
 
-    def is_suspect(self, place: TopicPartition) -> bool:
+    def is_suspect(self, tp: TopicPartition) -> bool:
         """Tell whether the next event of a partition may be one that kills the process."""
-        return place in self._suspects
+        return tp in self._suspects
 
-    def survived(self, place: TopicPartition) -> None:
+    def survived(self, tp: TopicPartition) -> None:
         """Note that the process outlived an event of this partition."""
-        left = self._suspects.pop(place, 0)
+        left = self._suspects.pop(tp, 0)
         if left > 1:
-            self._suspects[place] = left - 1
+            self._suspects[tp] = left - 1

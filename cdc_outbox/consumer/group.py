@@ -60,7 +60,7 @@ class BackgroundPoller:
         self._is_busy = False
         self._may_hang = True
         self._is_ended = False
-        self.paused_places: set[tuple[str, int]] = set()
+        self.paused_partitions: set[tuple[str, int]] = set()
         """Partitions that stay paused when the others go on."""
         self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
         self._thread.start()
@@ -164,7 +164,7 @@ class BackgroundPoller:
     def _poll_paused(self, kept: set[tuple[str, int]], seconds: float) -> None:
         # Anew each time, for what was assigned meanwhile.
         owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
-        self._set(self._client.pause, [confluent.TopicPartition(*place) for place in owned - kept - self.paused_places])
+        self._set(self._client.pause, [confluent.TopicPartition(*tp) for tp in owned - kept - self.paused_partitions])
         kept |= owned
         kept &= owned
         message = self._client.poll(seconds)
@@ -180,10 +180,10 @@ class BackgroundPoller:
             self._failure = self._failure or error
             return
         self._set(
-            self._client.resume, [confluent.TopicPartition(*place) for place in (owned & kept) - self.paused_places]
+            self._client.resume, [confluent.TopicPartition(*tp) for tp in (owned & kept) - self.paused_partitions]
         )
 
-    def drop(self, place: tuple[str, int]) -> list[int]:
+    def drop(self, tp: tuple[str, int]) -> list[int]:
         """Forget what was caught of a partition that is read anew, and return the offsets.
 
         Where the other thread still polls, its end is waited for: what it catches last is to be dropped, too.
@@ -192,36 +192,36 @@ class BackgroundPoller:
             caught, self._caught = self._caught, []
             dropped = []
             for message in caught:
-                if (message.topic(), message.partition()) == place and not message.error():
+                if (message.topic(), message.partition()) == tp and not message.error():
                     dropped.append(message.offset() or 0)
                 else:
                     self._caught.append(message)
             return dropped
 
-    def pause(self, place: tuple[str, int]) -> None:
+    def pause(self, tp: tuple[str, int]) -> None:
         """Pause one partition until :meth:`resume_all`."""
-        self.paused_places.add(place)
-        self._set(self._client.pause, [confluent.TopicPartition(*place)])
+        self.paused_partitions.add(tp)
+        self._set(self._client.pause, [confluent.TopicPartition(*tp)])
 
-    def resume(self, places: Iterable[tuple[str, int]]) -> None:
+    def resume(self, tps: Iterable[tuple[str, int]]) -> None:
         """Let partitions go on that were assigned anew: librdkafka remembers the pause of one that was lost in it."""
-        assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(places)
-        self.paused_places -= assigned
-        self._set(self._client.resume, [confluent.TopicPartition(*place) for place in assigned])
+        assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(tps)
+        self.paused_partitions -= assigned
+        self._set(self._client.resume, [confluent.TopicPartition(*tp) for tp in assigned])
 
     def resume_all(self) -> set[tuple[str, int]]:
         """Let all partitions go on, and return those that were paused and are still ours."""
-        paused, self.paused_places = self.paused_places, set()
+        paused, self.paused_partitions = self.paused_partitions, set()
         ours = {(owned.topic, owned.partition) for owned in self._client.assignment()} & paused if paused else set()
-        self._set(self._client.resume, [confluent.TopicPartition(*place) for place in ours])
+        self._set(self._client.resume, [confluent.TopicPartition(*tp) for tp in ours])
         return ours
 
     def _set(
-        self, change: "Callable[[list[confluent.TopicPartition]], None]", places: "list[confluent.TopicPartition]"
+        self, change: "Callable[[list[confluent.TopicPartition]], None]", tps: "list[confluent.TopicPartition]"
     ) -> None:
         try:
-            if places:
-                change(places)
+            if tps:
+                change(tps)
         except confluent.KafkaException as error:
             _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})
 
@@ -232,39 +232,39 @@ class Membership:
 
     Args:
         client: librdkafka's consumer.
-        keeper: Polls with it while the loop is busy.
+        poller: Polls with it while the loop is busy.
         offsets: The offsets to commit.
         ownership: The partitions that it has.
         partitions: What the brokers know of them.
     """
 
     client: "confluent.Consumer"
-    keeper: BackgroundPoller
+    poller: BackgroundPoller
     offsets: Offsets
     ownership: Ownership
     partitions: GroupPartitions
 
 
-def subscribe(member: Membership, topics: Collection[str], limits: Limits, watch: ConsumerStats) -> None:
+def subscribe(member: Membership, topics: Collection[str], limits: Limits, stats: ConsumerStats) -> None:
     """Join the group; the callbacks come while somebody polls."""
-    keeper, offsets, ownership = member.keeper, member.offsets, member.ownership
+    poller, offsets, ownership = member.poller, member.offsets, member.ownership
 
     def assign(_client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
-        watch.rebalanced("assigned")
-        places = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
-        for place in places:
-            keeper.drop(place)  # it comes again: a partition is read anew from what was committed
-        ownership.assign(places)
+        stats.rebalanced("assigned")
+        tps = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
+        for tp in tps:
+            poller.drop(tp)  # it comes again: a partition is read anew from what was committed
+        ownership.assign(tps)
 
     def revoke(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
-        watch.rebalanced("revoked")
+        stats.rebalanced("revoked")
         # The transaction at hand may still end, and its offsets be committed; who comes next waits for us that long.
-        keeper.wait_until_idle(limits.handler_seconds)
+        poller.wait_until_idle(limits.handler_seconds)
         offsets.revoke(client, partitions)
         forget(client, partitions)
 
     def lose(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
-        watch.rebalanced("lost")
+        stats.rebalanced("lost")
         forget(client, partitions)
 
     def forget(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
@@ -274,7 +274,7 @@ def subscribe(member: Membership, topics: Collection[str], limits: Limits, watch
     member.client.subscribe(list(topics), on_assign=assign, on_revoke=revoke, on_lost=lose)
 
 
-def pass_over(record: "confluent.Message", watch: ConsumerStats) -> None:
+def pass_over(record: "confluent.Message", stats: ConsumerStats) -> None:
     """Log an error that is waited out; what waits for it is librdkafka.
 
     Raises:
@@ -282,7 +282,7 @@ def pass_over(record: "confluent.Message", watch: ConsumerStats) -> None:
     """
     error = record.error()
     assert error is not None  # noqa: S101 - the caller looked
-    raise_stopping(error, has_joined=watch.has_joined)
+    raise_stopping(error, has_joined=stats.has_joined)
     topic = {"topic": record.topic()} if record.topic() else {}
     if topic and error.code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
@@ -291,23 +291,23 @@ def pass_over(record: "confluent.Message", watch: ConsumerStats) -> None:
 
 
 def pause(
-    client: "confluent.Consumer", keeper: BackgroundPoller, watch: ConsumerStats, item: Item, error: ParkFullError
+    client: "confluent.Consumer", poller: BackgroundPoller, stats: ConsumerStats, item: Item, error: ParkFullError
 ) -> None:
     """Let a partition wait whose next event would park more than may be.
 
     Raises:
         BrokerError: It was not rewound to that event.
     """
-    where = {"topic": item.place.topic, "partition": item.place.partition}
+    where = {"topic": item.topic_partition.topic, "partition": item.topic_partition.partition}
     _log.error("partition is paused", extra={**where, "reason": str(error)})
-    keeper.drop(item.place)
-    keeper.pause(item.place)
+    poller.drop(item.topic_partition)
+    poller.pause(item.topic_partition)
     rewind(client, item.message)
-    watch.paused(set(map(TopicPartition._make, keeper.paused_places)))
+    stats.paused(set(map(TopicPartition._make, poller.paused_partitions)))
 
 
-def resume(keeper: BackgroundPoller, watch: ConsumerStats) -> None:
+def resume(poller: BackgroundPoller, stats: ConsumerStats) -> None:
     """Let all partitions go on that wait for room."""
-    for topic, partition in keeper.resume_all():
+    for topic, partition in poller.resume_all():
         _log.warning("partition goes on", extra={"topic": topic, "partition": partition})
-    watch.paused(set())
+    stats.paused(set())

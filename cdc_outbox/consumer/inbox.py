@@ -47,7 +47,7 @@ class _Received(NamedTuple):
     stores: Stores
     claims: Claims
     judgement: Judgement
-    marks: Mapping[Aggregate, Watermark]
+    watermarks: Mapping[Aggregate, Watermark]
     order: Order
 
 
@@ -86,8 +86,8 @@ class _Inbox:
             else await stores.inbox.claim(connection, [event.id])
         )
         purged_before = await stores.inbox.find_purge(connection)
-        marks = await stores.inbox.find_marks(connection, [aggregate_of(event)])
-        memory = Memory(unseen=claims.new, marks=marks, purged_before=purged_before)
+        watermarks = await stores.inbox.find_watermarks(connection, [aggregate_of(event)])
+        memory = Memory(unseen=claims.new, watermarks=watermarks, purged_before=purged_before)
         [judgement] = judge([event], memory, self._orders.__getitem__)
         match judgement.verdict:
             case Verdict.GAP:
@@ -96,13 +96,13 @@ class _Inbox:
                 raise SequenceConflictError(sentence(judgement))
             case Verdict.EXPIRED | Verdict.BEHIND:
                 raise ConsumerError(sentence(judgement), hint="Roll back, and set the event aside for an operator.")
-        return _Received(stores, claims, judgement, marks, order)
+        return _Received(stores, claims, judgement, watermarks, order)
 
     @staticmethod
     async def _leave(connection: AnyConnection, received: "_Received") -> None:
         """Move the watermark last, in a statement that proves that the transaction is the one of the claim."""
         applied = [received.judgement] if received.judgement.verdict is Verdict.NEXT else []
-        moves = moves_of(applied, received.marks)
+        moves = moves_of(applied, received.watermarks)
         parked = await received.stores.inbox.advance(connection, received.claims, moves)
         # A Consumer of the same name may have parked what follows, and it alone applies it.
         await received.stores.park.wake(connection, successors_of(moves, parked, lambda _: received.order))

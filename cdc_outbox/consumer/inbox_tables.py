@@ -188,6 +188,6 @@ def consumer_role(name: str, table: InboxTable) -> Role:
         name=name,
         dialect=table.dialect,
         privileges=tuple(
-            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+            Privilege(table=table_name, action=action) for table_name, actions in wanted.items() for action in actions
         ),
     )

@@ -89,7 +89,7 @@ class Item:
         failure: Why it is to be parked instead of being applied.
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
-        place: The topic-partition whose owner applies it; by default the one that it came from.
+        topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
     """
 
     event: RecordedEvent
@@ -97,12 +97,12 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
-    place: TopicPartition = field(default=_FROM_MESSAGE)
+    topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
-        if self.place is _FROM_MESSAGE:
-            object.__setattr__(self, "place", partition_of(self.message))
+        if self.topic_partition is _FROM_MESSAGE:
+            object.__setattr__(self, "topic_partition", partition_of(self.message))
 
     @property
     def aggregate(self) -> Aggregate:
@@ -158,14 +158,19 @@ class Item:
 
 
 def item_of(
-    message: Message, contract: WireContract, parked: ParkedEvent | None = None, place: TopicPartition = _FROM_MESSAGE
+    message: Message,
+    contract: WireContract,
+    parked: ParkedEvent | None = None,
+    topic_partition: TopicPartition = _FROM_MESSAGE,
 ) -> Item:
     """Read a message; one that cannot be read becomes an item that can only be parked."""
     try:
         event = contract.event_of(message, attempt=parked.attempts + 1 if parked else 1)
-        return Item(event=event, message=message, parked=parked, place=place)
+        return Item(event=event, message=message, parked=parked, topic_partition=topic_partition)
     except MessageError as error:
-        return replace(unreadable(message, error, parked, aggregate_in(message, contract)), place=place)
+        return replace(
+            unreadable(message, error, parked, aggregate_in(message, contract)), topic_partition=topic_partition
+        )
 
 
 def unreadable(

@@ -63,13 +63,13 @@ class Loop:
         contract: WireContract,
         limits: Limits,
         retries: RetryTracker,
-        watch: ConsumerStats,
+        stats: ConsumerStats,
         waits: Waits,
     ) -> None:
-        self._client, self._keeper = member.client, member.keeper
+        self._client, self._poller = member.client, member.poller
         self._offsets, self._ownership, self._partitions = member.offsets, member.ownership, member.partitions
         self._session = session
-        self._contract, self._limits, self._retries, self._watch = contract, limits, retries, watch
+        self._contract, self._limits, self._retries, self._stats = contract, limits, retries, stats
         self._waits = waits
         # A partition that is to be given up waits for the batch at hand as long as for a handler that hangs.
         new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2))
@@ -85,7 +85,7 @@ class Loop:
         Raises:
             CdcOutboxError: What is not retryable, and no event's own fault.
         """
-        self._watch.started()
+        self._stats.started()
         while not is_stopping():
             await self._take()
             self._offsets.commit(self._client)
@@ -94,13 +94,13 @@ class Loop:
                 if not self._breaker.is_open or not self._fresh:
                     await self._apply(self._redo)
                 await self._apply(self._fresh)
-        self._watch.stopping()
+        self._stats.stopping()
 
     async def _take(self) -> None:
         """Poll, so that a batch is at hand, and another one to be read while the server works."""
         most = self._limits.batch_events
         if not self._fresh and not self._fresh.unread:
-            await self._poll(0.0 if self._redo or self._watch.is_due else _POLL_SECONDS, most)
+            await self._poll(0.0 if self._redo or self._stats.is_due else _POLL_SECONDS, most)
         while len(self._fresh) < most and self._fresh.read_some():
             pass
         is_enough = len(self._fresh) > most or self._fresh.bytes > self._limits.batch_bytes
@@ -108,23 +108,23 @@ class Loop:
             await self._poll(0.0, most)
         elif time.monotonic() - self._polled_at >= _ALIVE_SECONDS:
             await self._stay()
-        self._watch.has_work(waits=bool(self._fresh or self._redo))
+        self._stats.has_work(waits=bool(self._fresh or self._redo))
 
     async def _poll(self, seconds: float, events: int) -> None:
-        records = await self._waits.call(self._keeper.poll, seconds, events, self._limits.batch_bytes)
-        self._watch.polled_at = self._polled_at = time.monotonic()
+        records = await self._waits.call(self._poller.poll, seconds, events, self._limits.batch_bytes)
+        self._stats.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
         for record in records:
             if record.error():
-                pass_over(record, self._watch)
+                pass_over(record, self._stats)
             # What a rebalance took away while it was on its way here comes to its new owner.
             elif self._ownership.owns(origin_of(record)):
                 self._fresh.put_unread(record)
 
     async def _stay(self) -> None:
         """Poll for the group's sake alone: in a long outage one event a second would fill the memory."""
-        await self._waits.call(self._keeper.stay)
-        self._watch.polled_at = self._polled_at = time.monotonic()
+        await self._waits.call(self._poller.stay)
+        self._stats.polled_at = self._polled_at = time.monotonic()
         self._drop_renewed()
 
     def _read(self, record: "confluent.Message") -> Item:
@@ -132,15 +132,15 @@ class Loop:
 
     def _drop_renewed(self) -> None:
         """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
-        for place in self._ownership.take_renewed():
-            self._drop(place)
+        for tp in self._ownership.take_renewed():
+            self._drop(tp)
 
-    def _drop(self, place: TopicPartition) -> list[int]:
+    def _drop(self, tp: TopicPartition) -> list[int]:
         """Drop what is at hand of a partition, and return the offsets of what of it was polled."""
-        self._retries.keep(lambda other: other != place)
-        if self._redo.drop_if(lambda item: item.place == place):
+        self._retries.keep(lambda other: other != tp)
+        if self._redo.drop_if(lambda item: item.topic_partition == tp):
             self._look_anew()
-        return self._fresh.drop(place)
+        return self._fresh.drop(tp)
 
     def _look_anew(self) -> None:
         """Leave in the park what was found there: some of it is another consumer's, and the rest may wait for that."""
@@ -150,8 +150,8 @@ class Loop:
         try:
             await step()
         except PartitionLostError as error:
-            self._watch.retried(error)
-            await self._lost([TopicPartition(*place) for place in error.places])
+            self._stats.retried(error)
+            await self._lost([TopicPartition(*tp) for tp in error.partitions])
             return False
         except CdcOutboxError as error:
             if not error.retryable:
@@ -164,58 +164,60 @@ class Loop:
         """Take what Kafka assigned from whoever had it before, and note where work gets done."""
         self._drop_renewed()
         find = partial(self._waits.call, self._partitions.find)
-        with self._keeper.busy():
+        with self._poller.busy():
             if await self._session.compare(dict(self._ownership.held), dict(self._ownership.stored)):
                 await refuse_replaced(dict(self._ownership.topic_ids), find)
         if self._ownership.unissued:
-            places = list(self._ownership.unissued)
-            with self._keeper.busy():
-                tenures, starts = await take(places, self._session, find)
+            partitions = list(self._ownership.unissued)
+            with self._poller.busy():
+                assignments, starts = await take(partitions, self._session, find)
             self._drop_renewed()  # what was lost meanwhile, and came back
-            for place, offset in starts.items():
-                self._drop(place)
-                await self._waits.call(self._keeper.drop, place)
-                await self._waits.call(seek_back, self._client, place, offset)
-            self._ownership.issued(tenures)
-            self._keeper.resume(places)
+            for tp, offset in starts.items():
+                self._drop(tp)
+                await self._waits.call(self._poller.drop, tp)
+                await self._waits.call(seek_back, self._client, tp, offset)
+            self._ownership.issued(assignments)
+            self._poller.resume(partitions)
         self._ownership.refuse_other_topics()  # before anything is applied that was polled since
         answered = map(TopicPartition._make, self._offsets.take_answered())
         done = self._ownership.finishing(answered, partial(is_fetched, self._client))
         if done:
-            with self._keeper.busy():
+            with self._poller.busy():
                 await self._session.finish(done)
 
     async def _look(self) -> None:
         """Look into the park for what is due."""
         self._retries.keep(self._ownership.owns)
-        if self._redo or not self._watch.wants_a_look():
+        if self._redo or not self._stats.wants_a_look():
             return
         began_at, held = time.monotonic(), dict(self._ownership.held)
-        counts = self._watch.wants_counts()
-        with self._keeper.busy():
+        counts = self._stats.wants_counts()
+        with self._poller.busy():
             if counts:
-                await self._adoption.look(await self._session.find_parked_places(), held)
-            places, most = {*held, *self._adoption.adopted}, (self._limits.batch_events, self._limits.batch_bytes)
-            found = await self._session.find_due(places, *most, counts=counts)
+                await self._adoption.look(await self._session.find_parked_partitions(), held)
+            partitions, most = {*held, *self._adoption.adopted}, (self._limits.batch_events, self._limits.batch_bytes)
+            found = await self._session.find_due(partitions, *most, counts=counts)
         due = [row for row in found[0] if self._adoption.takes(row)]
         if found[1] is not None:
-            self._watch.looked(found[1], time.monotonic() - began_at)
+            self._stats.looked(found[1], time.monotonic() - began_at)
         # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
         waiting = self._fresh.waiting()
-        lags = {place: lag + waiting[place] for place, lag in lags_of(self._client, held).items()}
-        self._watch.lagged(lags, assigned=held)
+        lags = {tp: lag + waiting[tp] for tp, lag in lags_of(self._client, held).items()}
+        self._stats.lagged(lags, assigned=held)
         self._redo.put([item_of(row.message, self._contract, row, self._adoption.owner_of(row)) for row in due])
-        if not self._watch.room.reached:
-            resume(self._keeper, self._watch)
+        if not self._stats.room.reached:
+            resume(self._poller, self._stats)
 
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
         is_alone = self._is_suspect if self._ownership.has_suspects else None
         # What comes out of the park comes in order: where one is another consumer's, the others are looked for anew.
-        places = None if backlog is self._redo else self._ownership.held
-        taken = backlog.take(places, is_alone, most=1 if self._breaker.is_open else None)
-        held = self._ownership.epochs_of(item.place for item in taken)
-        items: Sequence[Item] = [item for item in taken if item.place in held]  # some may have been lost meanwhile
+        partitions = None if backlog is self._redo else self._ownership.held
+        taken = backlog.take(partitions, is_alone, most=1 if self._breaker.is_open else None)
+        held = self._ownership.epochs_of(item.topic_partition for item in taken)
+        items: Sequence[Item] = [
+            item for item in taken if item.topic_partition in held
+        ]  # some may have been lost meanwhile
         if backlog is self._redo and len(items) < len(taken):
             self._look_anew()
             return
@@ -223,19 +225,19 @@ class Loop:
             return
         begun_at = time.monotonic()
         try:
-            with self._keeper.busy():
+            with self._poller.busy():
                 await self._session.open()
                 begun_at = time.monotonic()  # what it takes to connect is no handler's fault
                 items = await self._begun(items)
                 stored = dict(self._ownership.stored)  # which a callback may change meanwhile
                 read_some = self._fresh.read_some
-                delivered = await self._session.apply(items, held, self._watch.room, read_some, stored=stored)
+                delivered = await self._session.apply(items, held, self._stats.room, read_some, stored=stored)
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:
             await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
         else:
-            self._watch.applied(items, delivered, time.monotonic() - begun_at)
+            self._stats.applied(items, delivered, time.monotonic() - begun_at)
 
     def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
         """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
@@ -244,7 +246,7 @@ class Loop:
         return error
 
     def _is_suspect(self, item: Item) -> bool:
-        return item.failure is None and self._ownership.is_suspect(item.place)
+        return item.failure is None and self._ownership.is_suspect(item.topic_partition)
 
     async def _begun(self, items: Sequence[Item]) -> Sequence[Item]:
         """Note before its handler runs that a suspect is begun, and give up what was begun and never ended."""
@@ -259,14 +261,14 @@ class Loop:
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
-        last = {item.place: item.message for item in items if item.parked is None}
-        for place, message in last.items():
-            if place in self._ownership.held:
-                self._ownership.stored[place] = (message.offset or 0) + 1
+        last = {item.topic_partition: item.message for item in items if item.parked is None}
+        for tp, message in last.items():
+            if tp in self._ownership.held:
+                self._ownership.stored[tp] = (message.offset or 0) + 1
                 self._offsets.done(message)
         if self._ownership.has_suspects:
             for item in items:
-                self._ownership.survived(item.place)
+                self._ownership.survived(item.topic_partition)
         backlog.size.succeeded(len(items), seconds)
         self._pass_over_chains(items, delivered)
         self._retries.forget(items)
@@ -292,10 +294,10 @@ class Loop:
     async def _failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         match error:
             case PartitionLostError():
-                self._watch.retried(error)
+                self._stats.retried(error)
                 backlog.put_back(items)
                 backlog.size.conflicted()
-                await self._lost([TopicPartition(*place) for place in error.places])
+                await self._lost([TopicPartition(*tp) for tp in error.partitions])
             # Its handler's own fault, unless none was to run.
             case TransactionTimeoutError() if any(item.failure is None for item in items):
                 await self._close()
@@ -336,15 +338,15 @@ class Loop:
 
     async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
-        self._watch.failed()
+        self._stats.failed()
         if len(items) > 1:
             backlog.put_back(items)
             backlog.size.failed(len(items))
             return
         [item] = items
         if isinstance(error, ParkFullError):
-            self._fresh.drop(item.place)
-            pause(self._client, self._keeper, self._watch, item, error)
+            self._fresh.drop(item.topic_partition)
+            pause(self._client, self._poller, self._stats, item, error)
             return
         if item.failure is not None:  # not its handler: it cannot even be parked
             raise error
@@ -357,29 +359,29 @@ class Loop:
         if close:
             await self._close()
         seconds = self._retries.next_pause()
-        self._watch.retried(error, outage, seconds=seconds)
+        self._stats.retried(error, outage, seconds=seconds)
         await self._sleep(seconds)
 
     async def _close(self) -> None:
-        with self._keeper.busy():
+        with self._poller.busy():
             await self._session.close()
 
     async def _sleep(self, seconds: float) -> None:
-        with self._keeper.busy(may_hang=False):
+        with self._poller.busy(may_hang=False):
             await self._waits.sleep(seconds)
 
-    async def _lost(self, places: Sequence[TopicPartition]) -> None:
+    async def _lost(self, partitions: Sequence[TopicPartition]) -> None:
         """Give up partitions that the database gave to another consumer, unless Kafka says that they are ours still.
 
         Who was given a partition, and took it in the database only after it had lost it again, is that other consumer:
         then the owner takes it back.
         """
-        for place in places:
-            dropped = [*self._drop(place), *self._keeper.drop(place)]
-            self._ownership.lose([place])
+        for tp in partitions:
+            dropped = [*self._drop(tp), *self._poller.drop(tp)]
+            self._ownership.lose([tp])
             first = min(dropped, default=None)
-            if await self._waits.call(is_still_owned, self._client, place, first):
-                self._ownership.assign([place])
+            if await self._waits.call(is_still_owned, self._client, tp, first):
+                self._ownership.assign([tp])
             _log.warning(
-                "partition was taken by another consumer", extra={"topic": place.topic, "partition": place.partition}
+                "partition was taken by another consumer", extra={"topic": tp.topic, "partition": tp.partition}
             )

@@ -25,7 +25,7 @@ _NOT_A_MEMBER = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_IN
 """Answers of a group that took the client's partitions away; the last is one of the newer protocol. All others say
 nothing against its membership, and who took them for that would give a partition up that nobody else has."""
 
-_Place = tuple[str, int]
+_TopicPartition = tuple[str, int]
 
 
 class Offsets:
@@ -48,9 +48,9 @@ class Offsets:
         finish_seconds: float = _FINISH_SECONDS,
     ) -> None:
         self._told, self._interval_seconds, self._finish_seconds = told, interval_seconds, finish_seconds
-        self._done: dict[_Place, int] = {}
-        self._committed: dict[_Place, int] = {}
-        self._answered: set[_Place] = set()
+        self._done: dict[_TopicPartition, int] = {}
+        self._committed: dict[_TopicPartition, int] = {}
+        self._answered: set[_TopicPartition] = set()
         self._sent_at = 0.0
         self._finishing = False
 
@@ -77,7 +77,7 @@ class Offsets:
                 self._committed[partition.topic, partition.partition] = partition.offset
                 self._answered.add((partition.topic, partition.partition))
 
-    def take_answered(self) -> set[_Place]:
+    def take_answered(self) -> set[_TopicPartition]:
         """Return the partitions of which offsets were committed since this was asked last."""
         answered, self._answered = self._answered, set()
         return answered
@@ -110,9 +110,9 @@ class Offsets:
 
     def _open(self) -> "list[confluent.TopicPartition]":
         return [
-            confluent.TopicPartition(*place, offset)
-            for place, offset in list(self._done.items())  # a callback may change it meanwhile
-            if offset != self._committed.get(place)
+            confluent.TopicPartition(*tp, offset)
+            for tp, offset in list(self._done.items())  # a callback may change it meanwhile
+            if offset != self._committed.get(tp)
         ]
 
 
@@ -143,11 +143,11 @@ def rewind(client: "confluent.Consumer", message: Message) -> None:
         _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
 
 
-def lags_of(client: "confluent.Consumer", places: Iterable[_Place]) -> dict[TopicPartition, int]:
+def lags_of(client: "confluent.Consumer", tps: Iterable[_TopicPartition]) -> dict[TopicPartition, int]:
     """Return how many messages of each partition were not polled yet, as far as the client knows without asking."""
     lags = {}
     try:
-        for position in client.position([confluent.TopicPartition(*place) for place in places]):
+        for position in client.position([confluent.TopicPartition(*tp) for tp in tps]):
             _, end = client.get_watermark_offsets(position, cached=True)
             if position.offset >= 0 and end >= 0:
                 lags[TopicPartition(position.topic, position.partition)] = max(0, end - position.offset)
@@ -156,17 +156,17 @@ def lags_of(client: "confluent.Consumer", places: Iterable[_Place]) -> dict[Topi
     return lags
 
 
-def is_fetched(client: "confluent.Consumer", place: _Place) -> bool:
+def is_fetched(client: "confluent.Consumer", tp: _TopicPartition) -> bool:
     """Tell whether a broker answered what there is in a partition, so that what is there is here."""
     try:
-        _, end = client.get_watermark_offsets(confluent.TopicPartition(*place), cached=True)
+        _, end = client.get_watermark_offsets(confluent.TopicPartition(*tp), cached=True)
     except confluent.KafkaException as error:
         _log.debug("whether a partition was fetched is not known", extra={"reason": error.args[0].str()})
         return False
     return end >= 0
 
 
-def is_still_owned(client: "confluent.Consumer", place: _Place, offset: int | None) -> bool:
+def is_still_owned(client: "confluent.Consumer", tp: _TopicPartition, offset: int | None) -> bool:
     """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
 
     Args:
@@ -175,12 +175,10 @@ def is_still_owned(client: "confluent.Consumer", place: _Place, offset: int | No
     Raises:
         BrokerError: It is ours, and cannot be read from there; to go on would pass events over.
     """
-    if place not in _owned(client):
+    if tp not in _owned(client):
         return False  # and a commit would set back what its owner committed: the group asks only who is a member
     [position] = (
-        client.position([confluent.TopicPartition(*place)])
-        if offset is None
-        else [confluent.TopicPartition(*place, offset)]
+        client.position([confluent.TopicPartition(*tp)]) if offset is None else [confluent.TopicPartition(*tp, offset)]
     )
     if position.offset < 0:
         return True  # nothing was read since it was assigned, so there is nowhere to go back to
@@ -189,7 +187,7 @@ def is_still_owned(client: "confluent.Consumer", place: _Place, offset: int | No
     try:
         client.seek(position)
     except confluent.KafkaException as error:
-        if place in _owned(client):
+        if tp in _owned(client):
             raise translate(error.args[0]) from error
         return False
     return True
@@ -207,5 +205,5 @@ def _is_accepted(client: "confluent.Consumer", position: "confluent.TopicPartiti
     return not lost
 
 
-def _owned(client: "confluent.Consumer") -> set[_Place]:
+def _owned(client: "confluent.Consumer") -> set[_TopicPartition]:
     return {(owned.topic, owned.partition) for owned in client.assignment()}

@@ -90,7 +90,7 @@ class Verdict(StrEnum):
         return self in {Verdict.DUPLICATE, Verdict.SUPERSEDED}
 
     @property
-    def is_set_aside(self) -> bool:
+    def is_parked(self) -> bool:
         """Whether the event is parked now."""
         return self in {Verdict.GAP, Verdict.BEHIND, Verdict.CONFLICT, Verdict.EXPIRED}
 
@@ -120,13 +120,13 @@ class Memory:
 
     Args:
         unseen: The ids that were claimed by this transaction, so that nobody had them before.
-        marks: Each aggregate's; missing means that it is new.
+        watermarks: Each aggregate's; missing means that it is new.
         parked: Which of the ids are parked.
         purged_before: Ids older than this may have been forgotten by this consumer; ``None`` where none ever was.
     """
 
     unseen: Set[str]
-    marks: Mapping[Aggregate, Watermark]
+    watermarks: Mapping[Aggregate, Watermark]
     parked: Set[str] = frozenset()
     purged_before: datetime | None = None
 
@@ -187,7 +187,7 @@ def judge(
         last = state.last(aggregate)
         if event_id in forced:
             verdict = Verdict.NEXT if state.take(event_id) else Verdict.DUPLICATE
-        elif event_id in state.aside or (event_id in memory.parked and event_id not in redone):
+        elif event_id in state.parked or (event_id in memory.parked and event_id not in redone):
             verdict = Verdict.PARKED
         else:
             verdict = _verdict(event, aggregate, last, order_of(event.aggregate_type), state)
@@ -195,7 +195,7 @@ def judge(
             if event.sequence is not None:
                 state.lasts[aggregate] = max(last, event.sequence)
         elif not verdict.is_done:
-            state.aside.add(event_id)
+            state.parked.add(event_id)
             if verdict not in _BESIDE:
                 state.stopped.add(aggregate)
         judgements.append(Judgement(event, aggregate, verdict, last))
@@ -203,13 +203,15 @@ def judge(
 
 
 def moves_of(
-    applied: Iterable[Judgement], marks: Mapping[Aggregate, Watermark], parked: Mapping[Aggregate, int] | None = None
+    applied: Iterable[Judgement],
+    watermarks: Mapping[Aggregate, Watermark],
+    parked: Mapping[Aggregate, int] | None = None,
 ) -> list[Move]:
     """Return how what is remembered of aggregates changes: one move each, sorted.
 
     Args:
         applied: What was judged next and applied.
-        marks: Where they stand.
+        watermarks: Where they stand.
         parked: How many more events of an aggregate are parked than before, where the number changes.
     """
     lasts: dict[Aggregate, int] = {}
@@ -220,7 +222,7 @@ def moves_of(
     parked = parked or {}
     moves = []
     for aggregate in sorted(lasts.keys() | parked.keys()):
-        before = marks.get(aggregate, _NEW).last
+        before = watermarks.get(aggregate, _NEW).last
         moves.append(Move(aggregate, before, lasts.get(aggregate, before), parked.get(aggregate, 0)))
     return moves
 
@@ -275,16 +277,16 @@ class _State:
     lasts: dict[Aggregate, int] = field(default_factory=dict, init=False)
     stopped: set[Aggregate] = field(default_factory=set, init=False)
     """Aggregates of which an event of this list was set aside, so that those after it wait."""
-    aside: set[str] = field(default_factory=set, init=False)
+    parked: set[str] = field(default_factory=set, init=False)
     """The ids of those events."""
 
     def __post_init__(self) -> None:
         self.left = set(self.memory.unseen)
-        self.blocked = {aggregate for aggregate, mark in self.memory.marks.items() if mark.parked > 0}
+        self.blocked = {aggregate for aggregate, watermark in self.memory.watermarks.items() if watermark.parked > 0}
 
     def last(self, aggregate: Aggregate) -> int:
         last = self.lasts.get(aggregate)
-        return self.memory.marks.get(aggregate, _NEW).last if last is None else last
+        return self.memory.watermarks.get(aggregate, _NEW).last if last is None else last
 
     def take(self, event_id: str) -> bool:
         """Tell whether an id is unseen; it is seen from now on."""

@@ -191,7 +191,7 @@ class ParkStore(Protocol):
             most_bytes: The largest number of bytes of their messages; one event may have more.
         """
 
-    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:
+    async def find_partitions(self, connection: AnyConnection) -> set[TopicPartition]:
         """Return the topic-partitions that events came from which wait."""
 
     async def count(self, connection: AnyConnection) -> list[ParkedCount]:
@@ -261,7 +261,7 @@ def written_headers(message: Message) -> str:
 
 
 def parked_message(  # noqa: PLR0917 - a row's
-    place: TopicPartition,
+    tp: TopicPartition,
     offset: int,
     timestamp_ms: int | None,
     key: Any,  # noqa: ANN401 - bytes, as each driver gives them
@@ -271,8 +271,8 @@ def parked_message(  # noqa: PLR0917 - a row's
     """Return the message that an event came in, from its row in the park."""
     known = json.loads(headers)
     return Message(
-        topic=place.topic,
-        partition=place.partition,
+        topic=tp.topic,
+        partition=tp.partition,
         offset=offset,
         timestamp_ms=timestamp_ms,
         key=_bytes(key),

@@ -80,9 +80,9 @@ class ParkingPlan:
         if row is not None and _keeps_row(item, verdict):
             if not item.is_stuck:
                 await self._put_back(item, row, judgement)
-        elif item.failure is not None and (verdict is Verdict.NEXT or (item.is_unreadable and verdict.is_set_aside)):
+        elif item.failure is not None and (verdict is Verdict.NEXT or (item.is_unreadable and verdict.is_parked)):
             await self._put(item, item.failure)
-        elif verdict.is_set_aside:
+        elif verdict.is_parked:
             await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
         # Who has it tried again once it is mended does not want the old counts held against it.
         if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
@@ -186,10 +186,10 @@ class Adoption:
         before = self.adopted
         is_guardian = self.guardian is not None and self.guardian in held
         self.adopted = frozenset(set(parked) - self._known) if is_guardian else frozenset()
-        for place in sorted(self.adopted - before):
+        for tp in sorted(self.adopted - before):
             _log.warning(
                 "parked events of a partition that no consumer is assigned are applied here",
-                extra={"topic": place.topic, "partition": place.partition},
+                extra={"topic": tp.topic, "partition": tp.partition},
             )
 
     def takes(self, row: ParkedEvent) -> bool:
@@ -199,5 +199,5 @@ class Adoption:
 
     def owner_of(self, row: ParkedEvent) -> TopicPartition:
         """Return the assigned topic-partition under whose epoch a parked event is applied."""
-        place = partition_of(row.message)
-        return self.guardian if place in self.adopted and self.guardian is not None else place
+        tp = partition_of(row.message)
+        return self.guardian if tp in self.adopted and self.guardian is not None else tp

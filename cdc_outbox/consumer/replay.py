@@ -277,16 +277,16 @@ class Replay:
 class Imagined:
     """What a consumer would remember after what a dry run did not do. Pure."""
 
-    marks: dict[Aggregate, Watermark] = field(default_factory=dict)
+    watermarks: dict[Aggregate, Watermark] = field(default_factory=dict)
     applied: set[str] = field(default_factory=set)
     parked: set[str] = field(default_factory=set)
 
     def added_to(self, memory: Memory) -> Memory:
         """Return a memory as if it had been done."""
-        marks: Mapping[Aggregate, Watermark] = {**memory.marks, **self.marks}
+        watermarks: Mapping[Aggregate, Watermark] = {**memory.watermarks, **self.watermarks}
         return Memory(
             unseen=memory.unseen - self.applied,
-            marks=marks,
+            watermarks=watermarks,
             parked=memory.parked | self.parked,
             purged_before=memory.purged_before,
         )
@@ -296,12 +296,12 @@ class Imagined:
         for judgement in judgements:
             event, event_id = judgement.event, judgement.event.id
             aggregate = aggregate_of(event)
-            mark = self.marks.get(aggregate, memory.marks.get(aggregate, Watermark()))
+            watermark = self.watermarks.get(aggregate, memory.watermarks.get(aggregate, Watermark()))
             if judgement.verdict is Verdict.NEXT:
                 self.applied.add(event_id)
                 if event.sequence is not None:
-                    self.marks[aggregate] = mark._replace(last=max(mark.last, event.sequence))
+                    self.watermarks[aggregate] = watermark._replace(last=max(watermark.last, event.sequence))
             elif judgement.verdict in {Verdict.GAP, Verdict.BEHIND}:
                 self.parked.add(event_id)
                 blocks = REASONS[judgement.verdict].blocks
-                self.marks[aggregate] = mark._replace(parked=mark.parked + blocks)
+                self.watermarks[aggregate] = watermark._replace(parked=watermark.parked + blocks)

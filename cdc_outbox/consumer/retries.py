@@ -117,7 +117,7 @@ class _Tries(NamedTuple):
 
     times: int
     since: float
-    place: TopicPartition
+    topic_partition: TopicPartition
 
 
 class RetryTracker:
@@ -147,8 +147,8 @@ class RetryTracker:
 
     def excuses(self, item: Item) -> bool:
         """Note that another transaction was in an event's way, and tell whether that may be chance."""
-        times = self._conflicts.get(item.event_id, (0, item.place))[0] + 1
-        self._conflicts[item.event_id] = times, item.place
+        times = self._conflicts.get(item.event_id, (0, item.topic_partition))[0] + 1
+        self._conflicts[item.event_id] = times, item.topic_partition
         return times < _MAX_CONFLICTS
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
@@ -163,8 +163,8 @@ class RetryTracker:
             cause = error.__cause__ if self._retry.error_texts else silenced(error.__cause__)
             _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
         if item.parked is None and not is_hopeless:
-            tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.place))
-            self._tries[item.event_id] = _Tries(tries + 1, since, item.place)
+            tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.topic_partition))
+            self._tries[item.event_id] = _Tries(tries + 1, since, item.topic_partition)
             pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
             if pause is not None:
                 return item, pause
@@ -197,7 +197,7 @@ class RetryTracker:
     def keep(self, owns: Callable[[TopicPartition], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""
         if self._tries or self._conflicts:
-            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.place)}
+            self._tries = {event_id: tried for event_id, tried in self._tries.items() if owns(tried.topic_partition)}
             self._conflicts = {event_id: met for event_id, met in self._conflicts.items() if owns(met[1])}
 
 

@@ -176,17 +176,17 @@ class Session:
             seen = await stores.inbox.find_claims(connection, ids)
             return Memory(
                 unseen=set(ids) - seen,
-                marks=await stores.inbox.find_marks(connection, {aggregate_of(event) for event in events}),
+                watermarks=await stores.inbox.find_watermarks(connection, {aggregate_of(event) for event in events}),
                 parked=(await stores.park.find_parked(connection, ids)).keys(),
                 purged_before=await stores.inbox.find_purge(connection),
             )
 
     async def issue(
-        self, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId] = NO_IDS
+        self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId] = NO_IDS
     ) -> Mapping[TopicPartition, Assignment]:
         """Take partitions; who had them before is stale from now on."""
         async with self._transaction() as (stores, connection):
-            return await stores.epochs.issue(connection, places, topic_ids)
+            return await stores.epochs.issue(connection, partitions, topic_ids)
 
     async def compare(self, held: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]) -> bool:
         """Look, when it has connected and every 30 s, whether the database has still what it had of held partitions.
@@ -207,8 +207,8 @@ class Session:
         if self._clock() - self._compared_at < _COMPARE_SECONDS:
             return False
         # A partition without a next offset has no effects of this tenure that could be lost.
-        offsets = {place: stored.get(place, NO_OFFSET) for place in held}
-        moves = {place: OffsetMove(next_, next_) for place, next_ in offsets.items() if next_ != NO_OFFSET}
+        offsets = {tp: stored.get(tp, NO_OFFSET) for tp in held}
+        moves = {tp: OffsetMove(next_, next_) for tp, next_ in offsets.items() if next_ != NO_OFFSET}
         async with self._transaction() as (stores, connection):
             stale = await stores.epochs.store_offsets(connection, held, moves)
         self._compared_at = self._clock()
@@ -238,16 +238,16 @@ class Session:
         Args:
             counts: Whether to count, which takes the longer the more is parked.
         """
-        places = set(owned)
+        partitions = set(owned)
         async with self._transaction() as (stores, connection):
             counted = await stores.park.count(connection) if counts else None
-            due = await stores.park.find_due(connection, places, limit, most_bytes) if counted != [] else []
-            return unbroken(due, places), counted
+            due = await stores.park.find_due(connection, partitions, limit, most_bytes) if counted != [] else []
+            return unbroken(due, partitions), counted
 
-    async def find_parked_places(self) -> set[TopicPartition]:
+    async def find_parked_partitions(self) -> set[TopicPartition]:
         """Return the topic-partitions of parked events that wait."""
         async with self._transaction() as (stores, connection):
-            return await stores.park.find_places(connection)
+            return await stores.park.find_partitions(connection)
 
     @contextlib.asynccontextmanager
     async def _transaction(self) -> AsyncIterator[tuple[Stores, Any]]:

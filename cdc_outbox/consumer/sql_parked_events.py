@@ -94,10 +94,10 @@ class SqlPark:
         most_bytes: float = math.inf,
     ) -> list[ParkedEvent]:
         """Look for what is due, as far as that is looked at in one go, and read the rows of what is chosen."""
-        places = sorted(owned)
-        if not places:
+        tps = sorted(owned)
+        if not tps:
             return []
-        topics, partitions = [place.topic for place in places], [place.partition for place in places]
+        topics, partitions = [tp.topic for tp in tps], [tp.partition for tp in tps]
         most = limit * _LOOKED_AT
         rows = await self._sql.fetch(connection, "find_due", topics=topics, partitions=partitions, limit=most)
         due = [Due(parked_id, Aggregate(*names), bool(blocks), size) for parked_id, *names, blocks, size in rows]
@@ -122,9 +122,9 @@ class SqlPark:
                 found.setdefault(aggregates[number - 1], []).append((parked_id, size))
         return found
 
-    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:
+    async def find_partitions(self, connection: AnyConnection) -> set[TopicPartition]:
         """Read the topic-partitions."""
-        return {TopicPartition(*row) for row in await self._sql.fetch(connection, "find_places")}
+        return {TopicPartition(*row) for row in await self._sql.fetch(connection, "find_partitions")}
 
     async def count(self, connection: AnyConnection) -> list[ParkedCount]:
         """Count the rows."""

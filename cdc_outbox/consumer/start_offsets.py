@@ -48,16 +48,16 @@ class PartitionOffsets(NamedTuple):
     committed: int | None
 
 
-def start_of(place: TopicPartition, tenure: Assignment, partition: PartitionOffsets) -> int | None:
+def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOffsets) -> int | None:
     """Return the offset to go back to; ``None`` where the group's is not ahead of the database's. Pure.
 
     Raises:
         TopicReplacedError: The stored offset counts in another topic of this name.
         OffsetOutOfRangeError: The topic ends before the stored offset, or its messages from there on are deleted.
     """
-    stored, name = tenure.next_offset, f"{place.topic}[{place.partition}]"
+    stored, name = assignment.next_offset, f"{tp.topic}[{tp.partition}]"
     if stored is not None:
-        tenure.topic_id.refuse_other(place.topic, partition.topic_id)
+        assignment.topic_id.refuse_other(tp.topic, partition.topic_id)
         if stored > partition.end:
             raise OffsetOutOfRangeError(
                 f"the database has the effects of {name} up to offset {stored}, and the topic ends at {partition.end}"
@@ -72,7 +72,7 @@ def start_of(place: TopicPartition, tenure: Assignment, partition: PartitionOffs
 
 
 async def take(
-    places: Sequence[TopicPartition],
+    partitions: Sequence[TopicPartition],
     session: Session,
     find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
 ) -> tuple[Mapping[TopicPartition, Assignment], dict[TopicPartition, int]]:
@@ -84,17 +84,17 @@ async def take(
     Raises:
         CdcOutboxError: As :func:`start_of` and the servers say.
     """
-    found = dict(await find(places))
-    tenures = await session.issue(places, {place.topic: partition.topic_id for place, partition in found.items()})
+    found = dict(await find(partitions))
+    assignments = await session.issue(partitions, {tp.topic: partition.topic_id for tp, partition in found.items()})
     # Who had them last may have gone on since the brokers were asked.
-    late = [place for place, tenure in tenures.items() if (tenure.next_offset or 0) > found[place].end]
+    late = [tp for tp, assignment in assignments.items() if (assignment.next_offset or 0) > found[tp].end]
     found |= await find(late) if late else {}
-    starts = {place: start_of(place, tenure, found[place]) for place, tenure in tenures.items()}
-    for place, start in starts.items():
+    starts = {tp: start_of(tp, assignment, found[tp]) for tp, assignment in assignments.items()}
+    for tp, start in starts.items():
         if start is not None:
-            where = {"topic": place.topic, "partition": place.partition, "offset": start}
+            where = {"topic": tp.topic, "partition": tp.partition, "offset": start}
             _log.warning("the group is ahead of the database, so a partition is read again", extra=where)
-    return tenures, {place: start for place, start in starts.items() if start is not None}
+    return assignments, {tp: start for tp, start in starts.items() if start is not None}
 
 
 async def refuse_replaced(
@@ -113,19 +113,19 @@ async def refuse_replaced(
     Raises:
         TopicReplacedError: A topic has another id.
     """
-    asked = {place.topic: place for place in known}
+    asked = {tp.topic: tp for tp in known}
     try:
         found = await find(asked.values()) if asked else {}
     except BrokerUnavailableError:
         return
-    for place, partition in found.items():
-        known[place].refuse_other(place.topic, partition.topic_id)
+    for tp, partition in found.items():
+        known[tp].refuse_other(tp.topic, partition.topic_id)
 
 
 class GroupPartitions(Protocol):
     """What the brokers know of a group's partitions."""
 
-    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
+    def find(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
         """Return these.
 
         Raises:
@@ -152,9 +152,9 @@ class KafkaPartitions:
         """Close the connections."""
         self._client.close()
 
-    def find(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
+    def find(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return these partitions."""
-        wanted = [confluent.TopicPartition(*place) for place in places]
+        wanted = [confluent.TopicPartition(*tp) for tp in partitions]
         topics = {each.topic for each in wanted}
         try:
             ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
@@ -163,13 +163,13 @@ class KafkaPartitions:
                 for each in self._client.committed(wanted, timeout=_ANSWER_SECONDS)
             }
             return {
-                place: PartitionOffsets(
-                    ids[place.topic],
+                tp: PartitionOffsets(
+                    ids[tp.topic],
                     *self._bounds(each),
-                    committed[place] if committed[place] >= 0 else None,
+                    committed[tp] if committed[tp] >= 0 else None,
                 )
                 for each in wanted
-                for place in [TopicPartition(each.topic, each.partition)]
+                for tp in [TopicPartition(each.topic, each.partition)]
             }
         except confluent.KafkaException as error:
             raise _translated(error.args[0]) from error
@@ -182,17 +182,17 @@ class KafkaPartitions:
         return bounds
 
 
-def seek_back(client: "confluent.Consumer", place: TopicPartition, offset: int) -> None:
+def seek_back(client: "confluent.Consumer", tp: TopicPartition, offset: int) -> None:
     """Have a partition read from an offset on, unless it belongs to another consumer by now.
 
     Raises:
         BrokerUnavailableError: The partition is ours and could not be set back yet.
     """
     try:
-        client.seek(confluent.TopicPartition(*place, offset))
+        client.seek(confluent.TopicPartition(*tp, offset))
     except confluent.KafkaException as error:
-        if place in {(owned.topic, owned.partition) for owned in client.assignment()}:
-            raise BrokerUnavailableError(f"{place.topic}[{place.partition}] could not be set back") from error
+        if tp in {(owned.topic, owned.partition) for owned in client.assignment()}:
+            raise BrokerUnavailableError(f"{tp.topic}[{tp.partition}] could not be set back") from error
 
 
 def _translated(error: "confluent.KafkaError") -> BrokerError:
@@ -256,11 +256,11 @@ class UnhandledEvents:
     def _find(self) -> bool:
         """Tell whether the group has begun, or the topics hold an event with a handler, of what was not read before."""
         with self._opened() as reader:
-            places = reader.places(self._contract.topics)
-            if not self._read and reader.committed(places):  # of partitions that another instance holds, or held
+            partitions = reader.partitions(self._contract.topics)
+            if not self._read and reader.committed(partitions):  # of partitions that another instance holds, or held
                 return True
-            bounds = reader.bounds(places)
-            spans = {place: (max(first, self._read.get(place, 0)), end) for place, (first, end) in bounds.items()}
+            bounds = reader.bounds(partitions)
+            spans = {tp: (max(first, self._read.get(tp, 0)), end) for tp, (first, end) in bounds.items()}
             for message in reader.read(spans):
                 item = item_of(message, self._contract)
                 if not item.is_unreadable:
@@ -269,7 +269,7 @@ class UnhandledEvents:
                     self._types[item.event.type] += 1
                 if self._is_stopping():
                     return False
-                self._read[item.place] = (message.offset or 0) + 1
+                self._read[item.topic_partition] = (message.offset or 0) + 1
                 self._alive()
         return False
 

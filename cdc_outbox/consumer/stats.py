@@ -164,16 +164,16 @@ class ConsumerStats:
         self._goes_on(_DATABASE)
         if self._assigned != set(assigned):
             self._assigned, self._has_caught_up = set(assigned), False
-            topics = sorted({place.topic for place in assigned})
+            topics = sorted({tp.topic for tp in assigned})
             names = ", ".join(topics[:_SHOWN]) + (f" and {len(topics) - _SHOWN} more" if topics[_SHOWN:] else "")
             _log.info("reads", extra={"consumer": self._name, "partitions": len(assigned), "topics": names})
         if assigned and not self._has_caught_up and lags.keys() >= self._assigned and not any(lags.values()):
             self._has_caught_up = True
             _log.info("has read everything, and waits for new events", extra={"consumer": self._name})
-        for place in self._lags.keys() - lags.keys():
-            self._set("cdc_outbox_consumer_lag_events", None, place)
-        for place, lag in lags.items():
-            self._set("cdc_outbox_consumer_lag_events", lag, place)
+        for tp in self._lags.keys() - lags.keys():
+            self._set("cdc_outbox_consumer_lag_events", None, tp)
+        for tp, lag in lags.items():
+            self._set("cdc_outbox_consumer_lag_events", lag, tp)
         self._lags = dict(lags)
         self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(assigned), consumer=self._name)
         if assigned:
@@ -182,12 +182,12 @@ class ConsumerStats:
             seconds, self._unassigned_since = self._clock() - self._unassigned_since, None
             _log.warning(_UNASSIGNED, extra={"consumer": self._name, "seconds": round(seconds, 2)})
 
-    def paused(self, places: set[TopicPartition]) -> None:
+    def paused(self, partitions: set[TopicPartition]) -> None:
         """Take which partitions wait for room in the park."""
-        for place in places ^ self._paused:
-            value = 1 if place in places else None
-            self._set("cdc_outbox_consumer_partition_paused", value, place, reason=_FULL)
-        self._paused = places
+        for tp in partitions ^ self._paused:
+            value = 1 if tp in partitions else None
+            self._set("cdc_outbox_consumer_partition_paused", value, tp, reason=_FULL)
+        self._paused = partitions
 
     def rebalanced(self, change: str) -> None:
         """Count that partitions were ``assigned``, ``revoked`` or ``lost``."""
@@ -324,5 +324,5 @@ class ConsumerStats:
             told = {"type": event_type, "handled": ", ".join(handled)} | ({"hint": near} if near else {})
             _log.warning("no handler has this event type", extra=told)
 
-    def _set(self, name: str, value: float | None, place: TopicPartition, **labels: str) -> None:
-        self._metrics.set(name, value, consumer=self._name, topic=place.topic, partition=str(place.partition), **labels)
+    def _set(self, name: str, value: float | None, tp: TopicPartition, **labels: str) -> None:
+        self._metrics.set(name, value, consumer=self._name, topic=tp.topic, partition=str(tp.partition), **labels)

@@ -11,7 +11,7 @@ from typing import Any
 from cdc_outbox.consumer.fencing import TopicId, TopicPartition, partition_of
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerUnavailableError, ConfigError, MessageError
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
@@ -76,7 +76,7 @@ class TopicReader:
         finally:
             reader._client.close()
 
-    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+    def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         """Return the partitions of those topics that exist."""
         known = kafka_reading.find_topics(self._client, servers=str(self._settings["bootstrap.servers"]))
         return [TopicPartition(topic, number) for topic in sorted(topics) for number in known.get(topic, ())]
@@ -85,28 +85,26 @@ class TopicReader:
         """Return the ids of topics that exist."""
         return find_topic_ids(self._admin(), topics) if topics else {}
 
-    def bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset that each partition holds, and the one that its next message will have."""
         found = {}
-        for place in places:
-            first, end = self._client.get_watermark_offsets(confluent.TopicPartition(*place), timeout=_ANSWER_SECONDS)
-            found[place] = (first, end)
+        for tp in partitions:
+            first, end = self._client.get_watermark_offsets(confluent.TopicPartition(*tp), timeout=_ANSWER_SECONDS)
+            found[tp] = (first, end)
         return found
 
-    def committed(self, places: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the group's offsets, without the partitions that have none."""
-        if not places:
+        if not partitions:
             return {}
-        answers = self._client.committed(
-            [confluent.TopicPartition(*place) for place in places], timeout=_ANSWER_SECONDS
-        )
+        answers = self._client.committed([confluent.TopicPartition(*tp) for tp in partitions], timeout=_ANSWER_SECONDS)
         return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
-    def offsets_at(self, places: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+    def offsets_at(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
         """Return the first offset with this timestamp or a later one, without partitions that have none."""
-        if not places:
+        if not partitions:
             return {}
-        asked = [confluent.TopicPartition(*place, timestamp_ms) for place in places]
+        asked = [confluent.TopicPartition(*tp, timestamp_ms) for tp in partitions]
         answers = self._client.offsets_for_times(asked, timeout=_ANSWER_SECONDS)
         return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
@@ -143,22 +141,22 @@ class TopicReader:
 
     def spans(self, selection: "Selection", contract: WireContract) -> dict[TopicPartition, tuple[int, int]]:
         """Return first offset and end of what is to be read of each partition for a selection, as it is now."""
-        known = self.places(selection.topics(contract))
-        places = [place for place in known if selection.partition in {None, place.partition}]
-        if known and not places:
+        known = self.partitions(selection.topics(contract))
+        partitions = [tp for tp in known if selection.partition in {None, tp.partition}]
+        if known and not partitions:
             raise ConfigError(
                 f"{known[0].topic} has no partition {selection.partition}: there are {len(known)}, from 0",
                 field="Selection.partition",
             )
-        bounds = self.bounds(places)
+        bounds = self.bounds(partitions)
         if selection.since is not None:
-            starts = self.offsets_at(places, to_milliseconds(selection.since.astimezone(UTC) - _CLOCK_SKEW))
-            bounds = {place: (max(first, starts.get(place, end)), end) for place, (first, end) in bounds.items()}
+            starts = self.offsets_at(partitions, to_milliseconds(selection.since.astimezone(UTC) - _CLOCK_SKEW))
+            bounds = {tp: (max(first, starts.get(tp, end)), end) for tp, (first, end) in bounds.items()}
         wanted = selection.first_offset or 0
         after_last = None if selection.last_offset is None else selection.last_offset + 1
         return {
-            place: (max(first, wanted), end if after_last is None else min(end, after_last))
-            for place, (first, end) in bounds.items()
+            tp: (max(first, wanted), end if after_last is None else min(end, after_last))
+            for tp, (first, end) in bounds.items()
         }
 
     def read(self, spans: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[Message]:
@@ -169,10 +167,10 @@ class TopicReader:
         Raises:
             BrokerUnavailableError: A partition that holds more gives nothing.
         """
-        left = {place: end for place, (first, end) in spans.items() if first < end}
+        left = {tp: end for tp, (first, end) in spans.items() if first < end}
         if not left:
             return
-        self._client.assign([confluent.TopicPartition(*place, spans[place][0]) for place in left])
+        self._client.assign([confluent.TopicPartition(*tp, spans[tp][0]) for tp in left])
         heard_at = time.monotonic()
         try:
             while left:
@@ -188,19 +186,19 @@ class TopicReader:
             self._client.unassign()
 
     def _received(self, record: "confluent.Message", left: dict[TopicPartition, int]) -> Iterator[Message]:
-        place, error = TopicPartition(record.topic() or "", record.partition() or 0), record.error()
+        tp, error = TopicPartition(record.topic() or "", record.partition() or 0), record.error()
         if error is not None and error.name() != "_PARTITION_EOF":
             raise_lasting(error)
             return
-        if place not in left:
+        if tp not in left:
             return
         offset = record.offset() or 0
-        if error is None and offset < left[place]:
+        if error is None and offset < left[tp]:
             yield kafka_reading.message_of(record)
         # Behind the last message there may be what a transaction left there, which no reader ever gets.
-        if error is not None or offset >= left[place] - 1:
-            del left[place]
-            self._client.pause([confluent.TopicPartition(*place)])
+        if error is not None or offset >= left[tp] - 1:
+            del left[tp]
+            self._client.pause([confluent.TopicPartition(*tp)])
 
 
 _CLOCK_SKEW = timedelta(minutes=10)
@@ -291,14 +289,14 @@ def refuse_ahead(
         ConfigError: There is such an event.
         BrokerError: The brokers do not answer.
     """
-    increasing = {name for name, mode in contract.aggregates.items() if mode is SequenceMode.INCREASING}
+    increasing = {name for name, mode in contract.aggregates.items() if mode.is_numbered and not mode.is_gapless}
     increasing -= set(contract.latest)
     topics = {contract.topic_of(name) for name in increasing}
-    places = [place for place in spans if place.topic in topics]
-    if not selection.passes_over or not places:
+    partitions = [tp for tp in spans if tp.topic in topics]
+    if not selection.passes_over or not partitions:
         return
-    committed, bounds = reader.committed(places), reader.bounds(places)
-    unread = {place: (max(first, committed.get(place, 0)), spans[place][1]) for place, (first, _) in bounds.items()}
+    committed, bounds = reader.committed(partitions), reader.bounds(partitions)
+    unread = {tp: (max(first, committed.get(tp, 0)), spans[tp][1]) for tp, (first, _) in bounds.items()}
     left_out: set[tuple[str, str]] = set()
     for message in reader.read(unread):
         try:

@@ -223,8 +223,8 @@ def _more(wanted: Iterable[Privilege], actions: frozenset[str], columns: Mapping
 def _finding(
     code: str, severity: Severity, role: str, message: str, remedy: str = "Run what `cdc-outbox init --grants` prints."
 ) -> Finding:
-    place = Location(document="database", path=role)
-    return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)
+    location = Location(document="database", path=role)
+    return Finding(code=code, severity=severity, location=location, message=message, remedy=remedy)
 
 
 def roles_script(roles: Iterable[tuple[str, Role]]) -> str:

@@ -92,7 +92,7 @@ HISTORY = (*BINLOG, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE)
 """Those that keep a topic with the history of the schema."""
 
 
-class Places(Protocol):
+class Locations(Protocol):
     """Where an option stands, or would stand."""
 
     def __call__(self, option: str) -> Location: ...  # noqa: D102
@@ -188,14 +188,14 @@ class Config:
     Args:
         name: The connector's.
         options: Every option as text.
-        places: Where each stands.
+        locations: Where each stands.
         version: Debezium's, as far as it matters: major and minor.
         expands_shapes: Whether writers refuse payloads that the expansion does not carry.
     """
 
     name: str
     options: Mapping[str, str]
-    places: Places
+    locations: Locations
     version: Version = NEWEST
     expands_shapes: bool = False
 

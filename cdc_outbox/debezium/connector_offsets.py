@@ -112,8 +112,8 @@ def position_in(offset: Offset | None) -> Position | None:
     lsn = confirmed_lsn(offset)
     if lsn is not None:
         return lsn
-    file, place = offset.get("file"), str(offset.get("pos", ""))
-    return BinlogPosition.of(str(file), int(place)) if file and place.isdecimal() else None
+    file, position_in_file = offset.get("file"), str(offset.get("pos", ""))
+    return BinlogPosition.of(str(file), int(position_in_file)) if file and position_in_file.isdecimal() else None
 
 
 def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
@@ -132,8 +132,12 @@ def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
         lsn = Lsn.parse(text).value
         # All three, or Debezium would look for the transaction that the others speak of.
         return {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
-    file, _, place = text.rpartition(":")
-    position = BinlogPosition.of(file, int(place)) if kind is ConnectorKind.MYSQL and place.isdecimal() else None
+    file, _, position_in_file = text.rpartition(":")
+    position = (
+        BinlogPosition.of(file, int(position_in_file))
+        if kind is ConnectorKind.MYSQL and position_in_file.isdecimal()
+        else None
+    )
     if position is not None:
         # No GTIDs: where an offset has them, they count and not the place.
         return {"file": position.file, "pos": position.offset}
@@ -142,16 +146,16 @@ def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
     raise ConfigError(f"{text!r} is no offset of this connector", field="--to-offset", hint=hint)
 
 
-def assess_set(standing: ConnectorPosition, wanted: Offset) -> OffsetChange:
+def assess_set(position: ConnectorPosition, wanted: Offset) -> OffsetChange:
     """Return what another offset does.
 
     Raises:
         ConnectorInvalidError: It would do nothing but harm.
     """
-    target, stored = position_in(wanted), position_in(standing.stored)
-    if standing.kind is ConnectorKind.POSTGRESQL:
-        return _judge_lsn(standing, target if isinstance(target, Lsn) else None, stored)
-    if standing.kind is ConnectorKind.MARIADB and not wanted.get("gtids"):
+    target, stored = position_in(wanted), position_in(position.stored)
+    if position.kind is ConnectorKind.POSTGRESQL:
+        return _judge_lsn(position, target if isinstance(target, Lsn) else None, stored)
+    if position.kind is ConnectorKind.MARIADB and not wanted.get("gtids"):
         raise ConnectorInvalidError(
             "the offset of a MariaDB connector has gtids, and without them its task fails",
             hint="`select binlog_gtid_pos('FILE', OFFSET)` on the server tells those of a place.",
@@ -166,8 +170,8 @@ def assess_set(standing: ConnectorPosition, wanted: Offset) -> OffsetChange:
     return OffsetChange("it is not known which events come again and which are never published", skips=True)
 
 
-def _judge_lsn(standing: ConnectorPosition, target: Lsn | None, stored: Position | None) -> OffsetChange:
-    slot = standing.slot
+def _judge_lsn(position: ConnectorPosition, target: Lsn | None, stored: Position | None) -> OffsetChange:
+    slot = position.slot
     if target is None:
         raise ConnectorInvalidError(
             "the offset of a PostgreSQL connector has an lsn", hint="Such as --to-offset 0/1A2B3C4."
@@ -204,15 +208,15 @@ def _judge_lsn(standing: ConnectorPosition, target: Lsn | None, stored: Position
     return OffsetChange(f"the connector goes on at {target}, as it would have", skips=False)
 
 
-def assess_reset(standing: ConnectorPosition) -> OffsetChange:
+def assess_reset(position: ConnectorPosition) -> OffsetChange:
     """Return what it does that no offset is stored any more."""
-    mode = standing.config.get("snapshot.mode", "initial")
+    mode = position.config.get("snapshot.mode", "initial")
     again = "" if mode in READS_NOTHING else "; every row that the table holds comes again"
-    if standing.kind is not ConnectorKind.POSTGRESQL:
+    if position.kind is not ConnectorKind.POSTGRESQL:
         text = "the connector goes on at the end of the log: what is committed until it runs is never published"
         return OffsetChange(f"{text}{again}", skips=True)
-    slot, stored = standing.slot, position_in(standing.stored)
-    if not standing.is_asked:
+    slot, stored = position.slot, position_in(position.stored)
+    if not position.is_asked:
         return OffsetChange(
             f"whether anything is left out depends on the slot, and without --dsn it is not asked{again}", True
         )

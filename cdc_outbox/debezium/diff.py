@@ -182,7 +182,7 @@ def _text(value: Value | None) -> str | None:
 
 
 def _config(options: Mapping[str, str], version: Version) -> Config:
-    return Config(name=options.get("name", ""), options=options, places=_Nowhere(), version=version)
+    return Config(name=options.get("name", ""), options=options, locations=_Nowhere(), version=version)
 
 
 class _Nowhere:

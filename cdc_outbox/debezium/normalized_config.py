@@ -243,8 +243,8 @@ class NormalizedConfig:
         if router is not None and name == router.placement:
             placed = ([*parts, parts[0]][:3] for parts in router.placements)
             # Of two for the same place the order counts.
-            places = sorted(placed, key=lambda parts: parts[1:] if parts[1].lower() != "partition" else parts[1:2])
-            return tuple(map(":".join, places))
+            placements = sorted(placed, key=lambda parts: parts[1:] if parts[1].lower() != "partition" else parts[1:2])
+            return tuple(map(":".join, placements))
         if router is not None and name.startswith("route.topic.") and topic_template(router) is not None:
             template = topic_template(router)
             return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template

@@ -202,11 +202,11 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
     # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
     # stored only seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
-        place = " in the table" if written.keeps_rows else ""
+        where = " in the table" if written.keeps_rows else ""
         return (
             "DB511",
             (
-                f"does not hold {_count(written.rows_outside_slot)}{place}, which were committed before the slot or "
+                f"does not hold {_count(written.rows_outside_slot)}{where}, which were committed before the slot or "
                 "its publication was made, and would not be published."
             ),
         )

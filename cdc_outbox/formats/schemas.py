@@ -98,24 +98,24 @@ def _compiled(key: Key, schema: Any) -> "Draft202012Validator":  # noqa: ANN401 
 
     match key:
         case (str(event_type), None | str() as version):
-            place = f"schemas[{event_type!r}, {version!r}]"
+            field = f"schemas[{event_type!r}, {version!r}]"
         case _:
             raise ConfigError(f"{key!r} is not an event type and a version, both texts", field="schemas")
     try:
-        for part in _parts(schema, place):
+        for part in _parts(schema, field):
             Draft202012Validator.check_schema(part)
     except SchemaError as error:
-        raise ConfigError(f"not a JSON Schema: {error.message} at {error.json_path}", field=place) from error
+        raise ConfigError(f"not a JSON Schema: {error.message} at {error.json_path}", field=field) from error
     return Draft202012Validator(schema, registry=Registry())
 
 
-def _parts(schema: Any, place: str) -> Iterator[Any]:  # noqa: ANN401 - it is checked by who asks
+def _parts(schema: Any, field: str) -> Iterator[Any]:  # noqa: ANN401 - it is checked by who asks
     """Yield the schema and everything that its references lead to; the caller checks each before asking for more."""
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - as above
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
     if not isinstance(schema, dict):
-        raise ConfigError(f"the schema is of type {type(schema).__name__}, not dict", field=place)
+        raise ConfigError(f"the schema is of type {type(schema).__name__}, not dict", field=field)
     yield schema
     pending: list[tuple[Any, Any]] = [(schema, REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema)))]
     seen = set()
@@ -125,14 +125,14 @@ def _parts(schema: Any, place: str) -> Iterator[Any]:  # noqa: ANN401 - it is ch
             continue
         seen.add(id(part))
         if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
-            raise ConfigError(f"the schema is not of draft 2020-12 but of {part['$schema']}", field=place)
+            raise ConfigError(f"the schema is not of draft 2020-12 but of {part['$schema']}", field=field)
         for reference in (part[keyword] for keyword in ("$ref", "$dynamicRef") if keyword in part):
             try:
                 found = resolver.lookup(reference)
             except Exception as error:  # Unresolvable, or whatever a pointer stumbles over on its way
                 raise ConfigError(
                     f"the schema refers to {reference!r}, which it does not contain",
-                    field=place,
+                    field=field,
                     hint="Nothing is fetched: put what is referred to into the schema's own $defs.",
                 ) from error
             yield found.contents

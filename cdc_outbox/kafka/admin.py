@@ -81,14 +81,14 @@ class Topics:
 
     def _asked_ends(self, names: Sequence[str]) -> dict[str, int]:
         known = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics
-        places = [
+        partitions = [
             confluent.TopicPartition(name, each) for name in names if name in known for each in known[name].partitions
         ]
-        wanted = {place: confluent.OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+        wanted = {tp: confluent.OffsetSpec.latest() for tp in partitions}  # type: ignore[no-untyped-call]
         asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
         found: dict[str, int] = {}
-        for place, answer in asked.items():
-            found[place.topic] = found.get(place.topic, 0) + answer.result().offset
+        for tp, answer in asked.items():
+            found[tp.topic] = found.get(tp.topic, 0) + answer.result().offset
         return found
 
     def create(self, topics: Iterable[Topic]) -> dict[str, bool | BrokerError]:

@@ -50,13 +50,13 @@ class Findings:
     def __init__(self) -> None:
         self.events: Counter[tuple[str, DifferenceKind]] = Counter()
         """By aggregate type and kind."""
-        self.places: Counter[DifferenceKind] = Counter()
+        self.partitions: Counter[DifferenceKind] = Counter()
         self.told: dict[DifferenceKind, list[Difference]] = {kind: [] for kind in DifferenceKind}
 
     def add(self, found: Difference, aggregate_type: str = "") -> None:
         """Count one."""
         self.events[aggregate_type, found.kind] += found.events
-        self.places[found.kind] += 1
+        self.partitions[found.kind] += 1
         if len(self.told[found.kind]) < _MAX_TOLD:
             self.told[found.kind].append(found)
 
@@ -66,10 +66,10 @@ class Findings:
     @property
     def has_differences(self) -> bool:
         """Whether there is one among them."""
-        return any(kind.is_difference for kind in self.places)
+        return any(kind.is_difference for kind in self.partitions)
 
 
-class Books:
+class Accounts:
     """The accounts of a pipeline's aggregates.
 
     Args:
@@ -133,7 +133,7 @@ class Books:
         remedy = "Who wrote it? Consumers park it, and which event it is cannot be told."
         self.findings.add(
             Difference(
-                kind=DifferenceKind.UNREADABLE, place=message.position, events=1, message=f"{reason}.", remedy=remedy
+                kind=DifferenceKind.UNREADABLE, location=message.position, events=1, message=f"{reason}.", remedy=remedy
             )
         )
 
@@ -160,13 +160,13 @@ class Books:
             self.repeated += 1
 
     def _conflict(self, aggregate: Aggregate, message: str) -> None:
-        place = f"{aggregate.aggregate_type}/{aggregate.aggregate_id} ({aggregate.source})"
+        location = f"{aggregate.aggregate_type}/{aggregate.aggregate_id} ({aggregate.source})"
         remedy = (
             "Two writers numbered one aggregate, or the outbox was restored: after a restore it needs a new "
             "incarnation (`cdc-outbox init --new-incarnation`)."
         )
         self.findings.add(
-            Difference(kind=DifferenceKind.CONFLICT, place=place, events=1, message=message, remedy=remedy),
+            Difference(kind=DifferenceKind.CONFLICT, location=location, events=1, message=message, remedy=remedy),
             aggregate.aggregate_type,
         )
 
@@ -190,12 +190,12 @@ class Sums:
     forgotten: int = 0
 
 
-def sums_of(name: str, books: Books, known: Circumstances) -> Sums:
+def sums_of(name: str, accounts: Accounts, known: Circumstances) -> Sums:
     """Add one aggregate type up."""
-    unnumbered = books.unnumbered.get(name)
+    unnumbered = accounts.unnumbered.get(name)
     if unnumbered is not None:
         return _sums_of_ids(name, unnumbered, known)
-    own = [account for aggregate, account in books.accounts.items() if aggregate.aggregate_type == name]
+    own = [account for aggregate, account in accounts.accounts.items() if aggregate.aggregate_type == name]
     is_gapless = known.mode.is_gapless
     return Sums(
         aggregate_type=name,
@@ -214,7 +214,7 @@ def _sums_of_ids(name: str, unnumbered: Unnumbered, known: Circumstances) -> Sum
 
 
 def notes_of(
-    books: Books,
+    accounts: Accounts,
     *,
     known_topics: Collection[str],
     starting_later: Collection[str],
@@ -223,19 +223,19 @@ def notes_of(
     keeps_rows: bool,
 ) -> Iterator[str]:
     """Say what is not proven, and what is worth knowing."""
-    yield from (f"there is no topic {topic} yet" for topic in books.contract.topics if topic not in known_topics)
+    yield from (f"there is no topic {topic} yet" for topic in accounts.contract.topics if topic not in known_topics)
     for topic in sorted(starting_later):
         yield f"{topic} has forgotten its oldest messages: what was applied of them is taken for complete"
     for topic in sorted(compacted):
         yield f"{topic} is compacted: of what was applied it proves nothing"
-    for name in sorted(books.unnumbered):
+    for name in sorted(accounts.unnumbered):
         if keeps_rows:
             yield f"{name} is not numbered: of events whose rows are pruned nothing is proven"
         else:
             yield f"{name} is not numbered, and its rows are not kept: nothing is proven"
     if not has_heads:
         yield "the outbox numbers nothing: a missing event of a type that is numbered elsewhere cannot be seen"
-    for name, aggregates in sorted(books.strangers.items()):
+    for name, aggregates in sorted(accounts.strangers.items()):
         yield f"{name} has {counted(aggregates, 'aggregate')} in the outbox and is not in the spec: not compared"
-    if books.repeated:
-        yield f"{counted(books.repeated, 'message')} came twice, which is no difference"
+    if accounts.repeated:
+        yield f"{counted(accounts.repeated, 'message')} came twice, which is no difference"

@@ -111,7 +111,7 @@ class Baseline:
         return done
 
     def _accept(self, aggregates: Sequence[Aggregate], note: str | None) -> list[Gap]:
-        finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
+        finish(self._inbox.stores.inbox.lock_watermarks(self._inbox.connection, aggregates))
         gaps = chosen(find_gaps(self._inbox, aggregates), self._named)
         self._inbox.move([gap.move for gap in gaps], [gap.hole for gap in gaps], reason="baseline", note=note)
         return gaps

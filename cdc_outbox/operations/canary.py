@@ -69,15 +69,15 @@ class Canary:
             began = time.monotonic()
             ends = _ends(reader, self._topic)
             event_id = self._write()
-            place = find_event(reader, self._topic, event_id, ends, timeout_seconds=self._timeout_seconds)
-        if place is None:
+            location = find_event(reader, self._topic, event_id, ends, timeout_seconds=self._timeout_seconds)
+        if location is None:
             raise ConnectorFailedError(
                 f"{self._spec.name} runs, but its canary was not seen in {self._topic} "
                 f"within {self._timeout_seconds:g} s",
                 hint="Do the connector and --bootstrap-servers lead to the same Kafka, and the DSN to the connector's "
                 "database? If so, look into the worker's log.",
             )
-        return f"seen at {place} after {time.monotonic() - began:.1f} s"
+        return f"seen at {location} after {time.monotonic() - began:.1f} s"
 
     def _write(self) -> str:
         outbox = Outbox(spec=self._spec)

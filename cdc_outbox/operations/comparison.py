@@ -101,14 +101,14 @@ class TopicComparison:
         now = self._find_ends()
         if any(key not in now or now[key][1] < end for key, end in ends.items()):
             return None
-        return {place: ends[key] for key, (place, _) in now.items() if key in ends}
+        return {tp: ends[key] for key, (tp, _) in now.items() if key in ends}
 
     def _find_ends(self) -> dict[str, tuple[TopicPartition, int]]:
-        places = self._topics.places(self._contract.topics)
-        ids = self._topics.ids({place.topic for place in places})
+        partitions = self._topics.partitions(self._contract.topics)
+        ids = self._topics.ids({tp.topic for tp in partitions})
         return {
-            "/".join((place.topic, str(place.partition), *ids[place.topic])): (place, end)
-            for place, (_, end) in self._topics.bounds(places).items()
+            "/".join((tp.topic, str(tp.partition), *ids[tp.topic])): (tp, end)
+            for tp, (_, end) in self._topics.bounds(partitions).items()
         }
 
     def refuse_missing(self, read_rows: ReadRows, since: Mapping[TopicPartition, int] | None = None) -> None:
@@ -124,11 +124,11 @@ class TopicComparison:
         """
         held = _Held()
         held.lacking.update(row[0] for row in read_rows() if row[4] is None)
-        bounds = self._topics.bounds(self._topics.places(self._contract.topics))
-        starts = {place: max(first, (since or {}).get(place, first)) for place, (first, _) in bounds.items()}
-        self._read(held, {place: (starts[place], end) for place, (_, end) in bounds.items()})
+        bounds = self._topics.bounds(self._topics.partitions(self._contract.topics))
+        starts = {tp: max(first, (since or {}).get(tp, first)) for tp, (first, _) in bounds.items()}
+        self._read(held, {tp: (starts[tp], end) for tp, (_, end) in bounds.items()})
         if since and any(not held.has(row) for row in read_rows()):
-            self._read(held, {place: (first, starts[place]) for place, (first, _) in bounds.items()})
+            self._read(held, {tp: (first, starts[tp]) for tp, (first, _) in bounds.items()})
         missing = [row for row in read_rows() if not held.has(row)]
         if missing and self._inbox is not None:
             missing = self._without_applied(self._inbox, held, missing)
@@ -155,7 +155,7 @@ class TopicComparison:
         """
         rows = list(missing)
         aggregates = list({_aggregate(row): None for row in rows if self._is_gapless(row)})
-        marks = {Aggregate(*names): last for *names, last in inbox.marks_of(aggregates)}
+        marks = {Aggregate(*names): last for *names, last in inbox.watermarks_of(aggregates)}
         passed = {row[0] for row in rows if self._is_gapless(row) and row[4] <= marks.get(_aggregate(row), 0)}
         left = [row for row in rows if row[0] not in passed or held.conflicts(row)]
         claimed = inbox.claimed([row[0] for row in left])

@@ -68,28 +68,28 @@ class PruneVerdict(Generic[PositionT]):
     """What may go.
 
     Args:
-        mark: What it saw was delivered; ``None`` if nothing is proven.
+        checkpoint: What it saw was delivered; ``None`` if nothing is proven.
         held_back: Why it is not more, empty if the newest mark was passed.
     """
 
-    mark: Checkpoint[PositionT] | None
+    checkpoint: Checkpoint[PositionT] | None
     held_back: str = ""
 
 
-def decide(marks: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
+def decide(checkpoints: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
     """Return the newest mark that the delivery has passed.
 
     Args:
-        marks: In the order in which they were taken, this run's last.
+        checkpoints: In the order in which they were taken, this run's last.
         delivery: Read after all of them were taken.
     """
     if not delivery.reader:
         return PruneVerdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
-    same = [mark for mark in marks if mark.reader == delivery.reader]
+    same = [checkpoint for checkpoint in checkpoints if checkpoint.reader == delivery.reader]
     if not same:
         return PruneVerdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")
     newest = same[-1]
-    passed = [mark for mark in same if mark.position <= delivery.confirmed]
+    passed = [checkpoint for checkpoint in same if checkpoint.position <= delivery.confirmed]
     if passed and passed[-1] is newest:
         return PruneVerdict(newest)
     return PruneVerdict(

@@ -126,13 +126,13 @@ class Doctor:
         """Yield once of each system that it did not answer, or that its address is not known."""
         known = {CONNECT: self._systems.connect, DATABASE: self._systems.database, BROKERS: self._systems.brokers}
         for system, address in known.items():
-            place = Location(document=system, path=self._spec.name)
+            location = Location(document=system, path=self._spec.name)
             if error := self._silent.get(system):
-                yield explained("OP101", place, f"{str(error).removesuffix('.')}.", error.hint)
+                yield explained("OP101", location, f"{str(error).removesuffix('.')}.", error.hint)
             elif system == DATABASE and self._kind not in LOOKS:
-                yield explained("OP102", place, f"there is no look into {self._kind}.")
+                yield explained("OP102", location, f"there is no look into {self._kind}.")
             elif address is None and (system == DATABASE or self._config is not None):
-                yield explained("OP102", place, *_NOT_ASKED[system])
+                yield explained("OP102", location, *_NOT_ASKED[system])
 
     def _check_connector(self) -> Iterator[Finding]:
         client, name = self._systems.connect, self._spec.name
@@ -142,8 +142,8 @@ class Doctor:
         if found is None and self._config is not None:
             is_deployable = self._kind is DatabaseKind.POSTGRESQL
             remedy = "Run `cdc-outbox deploy-connector`." if is_deployable else RENDER
-            place = Location(document=CONNECT, path=name)
-            yield explained("OP201", place, "Connect knows no connector of this name.", remedy)
+            location = Location(document=CONNECT, path=name)
+            yield explained("OP201", location, "Connect knows no connector of this name.", remedy)
         if found is not None:
             yield from self._check_status(found)
             with suppress(ConnectError):  # a worker may take no notes of topics
@@ -153,19 +153,19 @@ class Doctor:
             yield from (each.finding for each in find_neighbours(self._spec, client))
 
     def _check_status(self, found: Found) -> Iterator[Finding]:
-        place, condition = Location(document=CONNECT, path=self._spec.name), condition_of(found.status)
+        location, condition = Location(document=CONNECT, path=self._spec.name), condition_of(found.status)
         if condition is Condition.PENDING:
             remedy = "Look again in a moment; if it stays so, look into the worker's log."
             if found.status.is_halted:
                 remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if it was not halted on purpose."
-            yield explained("OP203", place, f"{describe(found.status)}.", remedy)
+            yield explained("OP203", location, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
             reason = reason_of(found.status) or Diagnosis("There is no trace.", remedy="")
             remedy = reason.remedy or "Look into the worker's log."
-            yield explained("OP202", place, f"{describe(found.status)}. {reason.sentence}", remedy)
+            yield explained("OP202", location, f"{describe(found.status)}. {reason.sentence}", remedy)
         if found.is_republishing:
-            place = Location(document=DATABASE, path=self._spec.database.slot)
-            yield explained("DB515", place, f"the connector owes rows: {OWED}.", PAY)
+            location = Location(document=DATABASE, path=self._spec.database.slot)
+            yield explained("DB515", location, f"the connector owes rows: {OWED}.", PAY)
 
     def _check_workers(self) -> Iterator[Finding]:
         client = self._systems.connect
@@ -177,8 +177,8 @@ class Doctor:
         except ConnectError as error:
             if error.retryable:
                 raise
-            place = Location(document=CONNECT, path=self._spec.name)
-            yield explained("OP209", place, f"{error}.", error.hint)
+            location = Location(document=CONNECT, path=self._spec.name)
+            yield explained("OP209", location, f"{error}.", error.hint)
 
     def _validate(self) -> Iterable[Finding]:
         # A worker that validates logs into the database.
@@ -206,14 +206,14 @@ class Doctor:
         kind = kind_of(found.config.get("connector.class", ""))
         if self._kind is not DatabaseKind.POSTGRESQL or kind is not ConnectorKind.POSTGRESQL:
             return
-        place = Location(document=DATABASE, path=slot_of(found.config))
-        if place.path != self._spec.database.slot:
+        location = Location(document=DATABASE, path=slot_of(found.config))
+        if location.path != self._spec.database.slot:
             hole = find_positions(connection, driver, client, found.config).find_hole()
             if hole is not None:
-                yield explained(hole.code, place, hole.text, hole.hint)
+                yield explained(hole.code, location, hole.text, hole.hint)
         elif slot is not None and not slot.active and condition_of(found.status) is Condition.UP:
             remedy = "Compare the DSN with database.host and database.name of the spec."
-            yield explained("OP206", place, "the connector runs, and its slot has no reader here.", remedy)
+            yield explained("OP206", location, "the connector runs, and its slot has no reader here.", remedy)
 
     def _ask_offsets(self) -> Connected | None:
         """Return the connector with its offsets as they are now, ``None`` where Connect does not tell."""
@@ -249,12 +249,12 @@ class Doctor:
                 yield explained("OP302", Location(document=BROKERS, path=topic.name), each.text, each.remedy)
 
     def _absent(self, topic: str) -> Finding:
-        place = Location(document=BROKERS, path=topic)
+        location = Location(document=BROKERS, path=topic)
         if topic in self._written:
             message = "does not exist any more: the connector has written to it."
             remedy = "Do what docs/recovery/lost-topic.md says; `cdc-outbox verify` names the events that are missing."
-            return explained("OP303", place, message, remedy)
-        return explained("OP301", place, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
+            return explained("OP303", location, message, remedy)
+        return explained("OP301", location, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
 
     def _read_heartbeats(self) -> Iterable[Finding]:
         settings, runs = self._systems.kafka_settings, self._connector

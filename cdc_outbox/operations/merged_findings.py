@@ -48,7 +48,7 @@ def _without_repetitions(sources: Iterable[Iterable[Finding]]) -> list[Finding]:
 
 
 def _key(finding: Finding) -> tuple[str, Location]:
-    return finding.code, finding.place
+    return finding.code, finding.location
 
 
 def _follows(finding: Finding, cause: Finding) -> bool:
@@ -68,20 +68,20 @@ class _Rule(NamedTuple):
 
 
 def _same_location(finding: Finding, cause: Finding) -> bool:
-    return finding.place == cause.place
+    return finding.location == cause.location
 
 
 def _hole_of_slot(finding: Finding, cause: Finding) -> bool:
-    return finding.place == cause.place and cause.severity is Severity.ERROR
+    return finding.location == cause.location and cause.severity is Severity.ERROR
 
 
 def _of_connect(_finding: Finding, cause: Finding) -> bool:
-    return cause.place.document == "connect"
+    return cause.location.document == "connect"
 
 
 def _refutable(finding: Finding, cause: Finding) -> bool:
     """Tell whether the offset that a silent Connect has may show that a hole is none."""
-    return cause.place.document == "connect" and finding.severity is Severity.WARNING
+    return cause.location.document == "connect" and finding.severity is Severity.WARNING
 
 
 def _same_remedy(finding: Finding, cause: Finding) -> bool:
@@ -89,7 +89,7 @@ def _same_remedy(finding: Finding, cause: Finding) -> bool:
 
 
 def _same_override(finding: Finding, cause: Finding) -> bool:
-    return cause.severity is Severity.ERROR and cause.place.path == f"overrides.{finding.place.path}"
+    return cause.severity is Severity.ERROR and cause.location.path == f"overrides.{finding.location.path}"
 
 
 _RULES = {

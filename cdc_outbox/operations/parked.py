@@ -202,9 +202,9 @@ class Park:
         For a message of which nobody can tell the aggregate, nothing waits.
         """
         aggregates = {row.aggregate for row in rows if row.blocks or not row.is_unreadable}
-        marks = finish(self._inbox.stores.inbox.lock_marks(self._inbox.connection, aggregates))
+        watermarks = finish(self._inbox.stores.inbox.lock_watermarks(self._inbox.connection, aggregates))
         still, _ = self.find(ParkFilter(parked_ids=tuple(row.parked_id for row in rows)))
-        return still, {aggregate: mark.last for aggregate, mark in marks.items()}
+        return still, {aggregate: watermark.last for aggregate, watermark in watermarks.items()}
 
     def _forget_starts(self, rows: Iterable[ParkedRow]) -> None:
         """Let an event begin anew that was taken for the one which kills the process."""

@@ -120,14 +120,14 @@ class ProofSource(Protocol[PositionT]):
     def look(self, reader: str) -> Checkpoint[PositionT]:
         """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
 
-    def refuse_doubt(self, mark: Checkpoint[PositionT]) -> None:
+    def refuse_doubt(self, checkpoint: Checkpoint[PositionT]) -> None:
         """Refuse rows that a mark saw and that may have been left out, where they are not compared with the topics.
 
         Raises:
             UnprovenDeliveryError: There are such rows.
         """
 
-    def find_remarks(self, mark: Checkpoint[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, checkpoint: Checkpoint[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
 
 
@@ -140,14 +140,14 @@ class CheckpointStore(Protocol[PositionT]):
     def find_compared(self) -> Checkpoint[PositionT] | None:
         """Return the newest mark of which everything that it saw was found in the topics."""
 
-    def record(self, mark: Checkpoint[PositionT], *, compared: bool = False) -> None:
+    def record(self, checkpoint: Checkpoint[PositionT], *, compared: bool = False) -> None:
         """Keep a mark for later runs.
 
         Args:
             compared: Everything that it saw was found in the topics.
         """
 
-    def forget_before(self, mark: Checkpoint[PositionT]) -> None:
+    def forget_before(self, checkpoint: Checkpoint[PositionT]) -> None:
         """Forget those that prove less, and those of another reader, which prove nothing any more.
 
         What was found in the topics stays found, whoever read; of those marks the newest stays.
@@ -163,17 +163,23 @@ class Rows(Protocol[PositionT]):
     def archive_to(self, archive: TableName) -> bool:
         """Let what is deleted from now on go to a table, and return whether it had to be made."""
 
-    def count(self, mark: Checkpoint[PositionT], before: datetime | None) -> Counts:
+    def count(self, checkpoint: Checkpoint[PositionT], before: datetime | None) -> Counts:
         """Count them all."""
 
-    def seen(self, mark: Checkpoint[PositionT], since: Checkpoint[PositionT] | None) -> Iterator[Row]:
+    def seen(self, checkpoint: Checkpoint[PositionT], since: Checkpoint[PositionT] | None) -> Iterator[Row]:
         """Return id, aggregate type, aggregate id, source and sequence number of the rows that a mark saw.
 
         Args:
             since: Rows that this earlier mark saw are left out, where that can be told.
         """
 
-    def delete(self, mark: Checkpoint[PositionT], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:  # noqa: ANN401 - an id's own type
+    def delete(
+        self,
+        checkpoint: Checkpoint[PositionT],
+        before: datetime | None,
+        first: Any,  # noqa: ANN401 - the type of the table's ids
+        rows: int,
+    ) -> tuple[Counts, Any]:
         """Delete in one transaction what may go of the next rows.
 
         Args:
@@ -188,7 +194,7 @@ class Rows(Protocol[PositionT]):
 class Parts(Protocol[PositionT]):
     """The partitions of an outbox that may go as a whole."""
 
-    def drop(self, mark: Checkpoint[PositionT], before: datetime | None) -> Iterator[int]:
+    def drop(self, checkpoint: Checkpoint[PositionT], before: datetime | None) -> Iterator[int]:
         """Drop one after the other of those that are over, and yield how many rows went with it."""
 
 
@@ -227,10 +233,10 @@ class Pruning(Generic[PositionT]):
             UnprovenDeliveryError: Nothing can be proven.
         """
         verdict, before = self._judge(records=False)
-        if verdict.mark is None:
+        if verdict.checkpoint is None:
             return Pruned(verdict=verdict)
-        counts = self._rows.count(verdict.mark, before)
-        self._remark(verdict.mark, counts)
+        counts = self._rows.count(verdict.checkpoint, before)
+        self._remark(verdict.checkpoint, counts)
         limit = self._options.limit_rows
         if limit is None or counts.gone <= limit:
             return Pruned(verdict=verdict, counts=counts)
@@ -245,8 +251,8 @@ class Pruning(Generic[PositionT]):
             UnprovenDeliveryError: Nothing can be proven; nothing was deleted.
         """
         verdict, before = self._judge(records=True)
-        mark = verdict.mark
-        if mark is None:
+        checkpoint = verdict.checkpoint
+        if checkpoint is None:
             return Pruned(verdict=verdict)
         started, archive = time.monotonic(), self._options.archive
         if archive is not None and self._rows.archive_to(archive):
@@ -254,11 +260,11 @@ class Pruning(Generic[PositionT]):
         counts = Counts()
         # A partition goes as a whole, whatever the limit.
         if self._parts is not None and self._options.limit_rows is None:
-            counts = sum((Counts(gone=gone) for gone in self._parts.drop(mark, before)), counts)
-        counts, stopped_early = self._delete(counts, mark, before, started)
+            counts = sum((Counts(gone=gone) for gone in self._parts.drop(checkpoint, before)), counts)
+        counts, stopped_early = self._delete(counts, checkpoint, before, started)
         if self._memory is not None:
-            self._memory.forget_before(mark)
-        self._remark(mark, counts)
+            self._memory.forget_before(checkpoint)
+        self._remark(checkpoint, counts)
         return Pruned(verdict=verdict, counts=counts, stopped_early=stopped_early)
 
     def _judge(self, *, records: bool) -> tuple[PruneVerdict[PositionT], datetime | None]:
@@ -270,57 +276,59 @@ class Pruning(Generic[PositionT]):
             delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'no process'}"
         )
         earlier = self._memory.find() if self._memory is not None else []
-        mark = replace(self._witness.look(delivery.reader), ends=ends)
+        checkpoint = replace(self._witness.look(delivery.reader), ends=ends)
         if records and self._memory is not None:
-            self._memory.record(mark)
-        verdict = self._wait([*earlier, mark], delivery)
-        if verdict.mark is not None:
-            self._compare(verdict.mark, records=records)
-        return verdict, None if keep is None else mark.taken_at - timedelta(seconds=keep)
+            self._memory.record(checkpoint)
+        verdict = self._wait([*earlier, checkpoint], delivery)
+        if verdict.checkpoint is not None:
+            self._compare(verdict.checkpoint, records=records)
+        return verdict, None if keep is None else checkpoint.taken_at - timedelta(seconds=keep)
 
     def _ends(self) -> Mapping[str, int] | None:
         return None if self._comparison is None else self._comparison.ends()
 
-    def _compare(self, mark: Checkpoint[PositionT], *, records: bool) -> None:
+    def _compare(self, checkpoint: Checkpoint[PositionT], *, records: bool) -> None:
         """Refuse what is not in the topics of the rows that a mark saw and no earlier run has found there."""
         if self._comparison is None:
-            self._witness.refuse_doubt(mark)
+            self._witness.refuse_doubt(checkpoint)
             return
         since = None if self._memory is None else self._memory.find_compared()
         starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
         if starts is None:
             since = None  # what was found once may be there no more
         self._report("topics", f"reading {'all messages' if since is None else 'what came since the last run'}")
-        self._comparison.refuse_missing(lambda: self._rows.seen(mark, since), starts)
+        self._comparison.refuse_missing(lambda: self._rows.seen(checkpoint, since), starts)
         if records and self._memory is not None:
-            self._memory.record(mark, compared=True)
+            self._memory.record(checkpoint, compared=True)
 
-    def _wait(self, marks: list[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
-        verdict = decide(marks, delivery)
+    def _wait(
+        self, checkpoints: list[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]
+    ) -> PruneVerdict[PositionT]:
+        verdict = decide(checkpoints, delivery)
         wait = self._options.wait_seconds if delivery.reader else 0
         deadline = time.monotonic() + wait
         if verdict.held_back and wait:
-            self._report("wait", f"up to {wait:g} s for the {delivery.kind} to pass {marks[-1].position}")
+            self._report("wait", f"up to {wait:g} s for the {delivery.kind} to pass {checkpoints[-1].position}")
         while verdict.held_back and time.monotonic() < deadline:
             time.sleep(min(_POLL_SECONDS, wait))
             delivery = self._witness.find_delivery()
-            if delivery.reader and delivery.reader != marks[-1].reader:
+            if delivery.reader and delivery.reader != checkpoints[-1].reader:
                 # The connector was started anew, and only a mark of its own time can tell what it delivered. No earlier
                 # one counts again, though its reader should come back: there is one snapshot at a time.
                 ends = self._ends()
-                marks = [replace(self._witness.look(delivery.reader), ends=ends)]
-            verdict = decide(marks, delivery)
+                checkpoints = [replace(self._witness.look(delivery.reader), ends=ends)]
+            verdict = decide(checkpoints, delivery)
         return verdict
 
     def _delete(
-        self, counts: Counts, mark: Checkpoint[PositionT], before: datetime | None, started: float
+        self, counts: Counts, checkpoint: Checkpoint[PositionT], before: datetime | None, started: float
     ) -> tuple[Counts, bool]:
         following = None
         while True:
             rows = self._rows_left(counts)
             if rows == 0 or self._is_late(started):
                 return counts, True
-            batch, following = self._rows.delete(mark, before, following, rows)
+            batch, following = self._rows.delete(checkpoint, before, following, rows)
             counts += batch
             if following is None:
                 return counts, False
@@ -333,8 +341,8 @@ class Pruning(Generic[PositionT]):
         limit = self._options.max_seconds
         return limit is not None and time.monotonic() - started >= limit
 
-    def _remark(self, mark: Checkpoint[PositionT], counts: Counts) -> None:
-        for step, text in self._witness.find_remarks(mark, counts):
+    def _remark(self, checkpoint: Checkpoint[PositionT], counts: Counts) -> None:
+        for step, text in self._witness.find_remarks(checkpoint, counts):
             self._report(step, text)
 
 

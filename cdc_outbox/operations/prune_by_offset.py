@@ -77,27 +77,27 @@ class RowsInSnapshot:
         self._archives = True
         return made
 
-    def count(self, mark: Checkpoint[BinlogPosition], before: datetime | None) -> Counts:
+    def count(self, checkpoint: Checkpoint[BinlogPosition], before: datetime | None) -> Counts:
         """Count them all."""
-        del mark  # the snapshot is its
+        del checkpoint  # the snapshot is its
         seen, young = self._snapshot.count(_naive(before))
         [(present,)] = self._database.ask("count", first=None, following=None)
         return Counts(seen - young, young, max(0, present - seen))
 
-    def seen(self, mark: Checkpoint[BinlogPosition], since: Checkpoint[BinlogPosition] | None) -> Iterator[Row]:
+    def seen(self, checkpoint: Checkpoint[BinlogPosition], since: Checkpoint[BinlogPosition] | None) -> Iterator[Row]:
         """Return all rows of the snapshot."""
-        del mark, since  # the snapshot is its, and of earlier ones nothing is left
+        del checkpoint, since  # the snapshot is its, and of earlier ones nothing is left
         return self._read_rows()
 
     def delete(
         self,
-        mark: Checkpoint[BinlogPosition],
+        checkpoint: Checkpoint[BinlogPosition],
         before: datetime | None,
         first: Any,  # noqa: ANN401 - an id's own type
         rows: int,
     ) -> tuple[Counts, Any]:
         """Delete what may go of the next rows, in the order of their ids."""
-        del mark  # the snapshot is its
+        del checkpoint  # the snapshot is its
         seen = self._snapshot.find(_naive(before), first, rows + 1)  # one more, to go on from
         following = seen[rows][0] if len(seen) > rows else None
         ids = [row_id for row_id, is_young in seen[:rows] if not is_young]
@@ -185,12 +185,12 @@ class OffsetProofSource:
     def check(self) -> None:
         """Refuse nothing: a connector that does not read the table has no delivery."""
 
-    def refuse_doubt(self, mark: Checkpoint[BinlogPosition]) -> None:
+    def refuse_doubt(self, checkpoint: Checkpoint[BinlogPosition]) -> None:
         """Refuse nothing: offset and connections have told what they can."""
 
-    def find_remarks(self, mark: Checkpoint[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, checkpoint: Checkpoint[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield nothing: a transaction that runs holds back its own rows only."""
-        del mark, counts
+        del checkpoint, counts
         yield from ()
 
     def _find_schema(self) -> str:

@@ -50,21 +50,21 @@ class RowsByTransaction:
         database.names["and_archive"] = database.render("archive")
         return not exists
 
-    def count(self, mark: Checkpoint[Lsn], before: datetime | None) -> Counts:
+    def count(self, checkpoint: Checkpoint[Lsn], before: datetime | None) -> Counts:
         """Count them all."""
-        [counts] = self._database.ask("count", oldest=mark.oldest, before=_utc(before))
+        [counts] = self._database.ask("count", oldest=checkpoint.oldest, before=_utc(before))
         return Counts(*counts)
 
-    def seen(self, mark: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
+    def seen(self, checkpoint: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
         """Return the rows that a mark saw, and an earlier one did not, in the order of their ids."""
-        bounds = {"oldest": mark.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
+        bounds = {"oldest": checkpoint.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
         page = self._database.ask("first_seen", **bounds)
         while page:
             yield from (row for _, *row in page)  # type: ignore[misc]
             page = self._database.ask("next_seen", after=page[-1][0], **bounds)
 
     def delete(
-        self, mark: Checkpoint[Lsn], before: datetime | None, first: str | None, rows: int
+        self, checkpoint: Checkpoint[Lsn], before: datetime | None, first: str | None, rows: int
     ) -> tuple[Counts, str | None]:
         """Delete what may go of the next rows, looked at in the order of their ids."""
         database = self._database
@@ -77,7 +77,7 @@ class RowsByTransaction:
             # Two prunings at once take turns, so that they cannot wait for each other's rows crosswise.
             database.ask("lock", table=self._outbox.quoted)
             [(*counts, following)] = database.ask(
-                "delete_batch", oldest=mark.oldest, before=_utc(before), first=first, batch_rows=rows
+                "delete_batch", oldest=checkpoint.oldest, before=_utc(before), first=first, batch_rows=rows
             )
         return Counts(*counts), following
 
@@ -90,16 +90,16 @@ class PartsByTransaction:
         self._outbox = outbox
         self._report = report
 
-    def drop(self, mark: Checkpoint[Lsn], before: datetime | None) -> Iterator[int]:
+    def drop(self, checkpoint: Checkpoint[Lsn], before: datetime | None) -> Iterator[int]:
         """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
         for schema, name, bound in self._database.ask("partitions", table=self._outbox.quoted):
             end = ends_at(bound)
             # Those of days to come may be as empty, and the writers will need them.
-            if end is None or end > mark.taken_at:
+            if end is None or end > checkpoint.taken_at:
                 continue
             partition = TableName(schema=schema, name=name)
             try:
-                gone = self._drop(partition, mark, before)
+                gone = self._drop(partition, checkpoint, before)
             except TransactionConflictError:
                 self._report("partition", f"{partition} is in use; its rows go one by one")
                 continue
@@ -107,7 +107,7 @@ class PartsByTransaction:
                 self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
                 yield gone
 
-    def _drop(self, partition: TableName, mark: Checkpoint[Lsn], before: datetime | None) -> int | None:
+    def _drop(self, partition: TableName, checkpoint: Checkpoint[Lsn], before: datetime | None) -> int | None:
         """Return how many rows went with a partition, ``None`` if it stays.
 
         Raises:
@@ -119,7 +119,7 @@ class PartsByTransaction:
             database.ask("limit_locks")
             # Nobody adds a row between the look and the end.
             database.ask("lock_partition", names)
-            [(gone, young, unproven)] = database.ask("count", names, oldest=mark.oldest, before=_utc(before))
+            [(gone, young, unproven)] = database.ask("count", names, oldest=checkpoint.oldest, before=_utc(before))
             if young or unproven:
                 return None
             if names["and_archive"]:
@@ -250,12 +250,12 @@ class SlotProofSource:
         if hole is not None:
             raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
 
-    def refuse_doubt(self, mark: Checkpoint[Lsn]) -> None:
+    def refuse_doubt(self, checkpoint: Checkpoint[Lsn]) -> None:
         """Refuse rows that were written before the publication became what it is."""
         spec = self._spec
         [(rows,)] = self._ask(
             "older_than_publication",
-            oldest=mark.oldest,
+            oldest=checkpoint.oldest,
             table=spec.outbox.table.quoted,
             publication=spec.database.publication,
         )
@@ -287,13 +287,13 @@ class SlotProofSource:
         [(position, oldest, taken_at)] = self._ask("look")
         return Checkpoint(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
 
-    def find_remarks(self, mark: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+    def find_remarks(self, checkpoint: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield which transaction was the oldest at the mark and still runs, and which other slots are behind it."""
         if counts.unproven:
-            for name, since in self._ask("running", oldest=mark.oldest):
+            for name, since in self._ask("running", oldest=checkpoint.oldest):
                 yield "held back", f"{name} has been running since {since:%Y-%m-%d %H:%M:%S%z}"
         if counts.gone:
-            for name, confirmed in self._ask("behind", slot=self._name, position=str(mark.position)):
+            for name, confirmed in self._ask("behind", slot=self._name, position=str(checkpoint.position)):
                 yield "also", f"the slot {name} is at {confirmed}, behind the mark; {_OTHER_SLOT}"
 
 
@@ -306,11 +306,11 @@ class MarkTable:
 
     def find(self) -> list[Checkpoint[Lsn]]:
         """Return those of earlier runs."""
-        return [mark for mark, compared in self._read() if not compared]
+        return [checkpoint for checkpoint, compared in self._read() if not compared]
 
     def find_compared(self) -> Checkpoint[Lsn] | None:
         """Return the newest of which everything that it saw was found in the topics."""
-        return next((mark for mark, compared in reversed(self._read()) if compared), None)
+        return next((checkpoint for checkpoint, compared in reversed(self._read()) if compared), None)
 
     def _read(self) -> list[tuple[Checkpoint[Lsn], bool]]:
         return [
@@ -327,22 +327,22 @@ class MarkTable:
             for position, oldest, reader, taken_at, ends, compared in self._ask("marks", slot=self._slot)
         ]
 
-    def record(self, mark: Checkpoint[Lsn], *, compared: bool = False) -> None:
+    def record(self, checkpoint: Checkpoint[Lsn], *, compared: bool = False) -> None:
         """Insert one."""
         self._ask(
             "record",
             slot=self._slot,
-            reader=mark.reader,
-            position=str(mark.position),
-            oldest=mark.oldest,
-            taken_at=mark.taken_at,
-            ends=None if mark.ends is None else json.dumps(mark.ends),
+            reader=checkpoint.reader,
+            position=str(checkpoint.position),
+            oldest=checkpoint.oldest,
+            taken_at=checkpoint.taken_at,
+            ends=None if checkpoint.ends is None else json.dumps(checkpoint.ends),
             compared=compared,
         )
 
-    def forget_before(self, mark: Checkpoint[Lsn]) -> None:
+    def forget_before(self, checkpoint: Checkpoint[Lsn]) -> None:
         """Delete those that are of no use any more."""
-        self._ask("forget", slot=self._slot, reader=mark.reader, position=str(mark.position))
+        self._ask("forget", slot=self._slot, reader=checkpoint.reader, position=str(checkpoint.position))
 
 
 def slot_pruning(

@@ -39,10 +39,10 @@ class Numbers:
         row = self._row
         if not row:
             self._first = sequence
-        place = sequence - self._first
-        if 0 <= place < len(row):
-            return row[place]
-        if place != len(row):
+        index = sequence - self._first
+        if 0 <= index < len(row):
+            return row[index]
+        if index != len(row):
             return self._odd.setdefault(sequence, id_fingerprint)
         row.append(id_fingerprint)
         while self._odd and self._first + len(row) in self._odd:
@@ -51,8 +51,8 @@ class Numbers:
 
     def get(self, sequence: int) -> int | None:
         """Return the fingerprint of a number's id, ``None`` where there is no such number."""
-        place = sequence - self._first
-        return self._row[place] if 0 <= place < len(self._row) else self._odd.get(sequence)
+        index = sequence - self._first
+        return self._row[index] if 0 <= index < len(self._row) else self._odd.get(sequence)
 
     def __contains__(self, sequence: int) -> bool:
         return self.get(sequence) is not None
@@ -230,7 +230,7 @@ class Difference:
     """
 
     kind: DifferenceKind
-    place: str
+    location: str
     events: int
     message: str
     remedy: str = ""
@@ -242,14 +242,14 @@ def judge(aggregate: Aggregate, account: Account, known: Circumstances, until: i
     Args:
         until: The topic's last number at the first look: what came later is nobody's delay.
     """
-    place, found = f"{aggregate.aggregate_type}/{aggregate.aggregate_id} ({aggregate.source})", []
+    location, found = f"{aggregate.aggregate_type}/{aggregate.aggregate_id} ({aggregate.source})", []
     missing = _missing(account, known)
     if missing:
-        found.append(_missing_difference(place, missing, account, known))
+        found.append(_missing_difference(location, missing, account, known))
     if known.has_heads:
-        found.extend(_extra(place, account, known))
+        found.extend(_extra(location, account, known))
     if known.consumer is not None:
-        found.extend(_unapplied(place, account, known, until))
+        found.extend(_unapplied(location, account, known, until))
     return found
 
 
@@ -284,7 +284,7 @@ def _missing(account: Account, known: Circumstances) -> list[Span]:
     return _unexplained(_absent(account, known), account, known)
 
 
-def _missing_difference(place: str, spans: list[Span], account: Account, known: Circumstances) -> Difference:
+def _missing_difference(location: str, spans: list[Span], account: Account, known: Circumstances) -> Difference:
     events, numbers = count(spans), account.numbers or _NOTHING
     was, are = ("was", "is") if events == 1 else ("were", "are")
     given = f"{written(spans)} {was} given out and {are} not in the topic"
@@ -306,11 +306,11 @@ def _missing_difference(place: str, spans: list[Span], account: Account, known: 
     elif known.starts_later and spans[0][0] < (numbers.first or account.given + 1):
         remedy = f"The topic forgets its oldest messages: accept what is gone with `cdc-outbox baseline`. {remedy}"
     return Difference(
-        kind=DifferenceKind.MISSING, place=place, events=events, message=message, remedy=f"{first}{remedy}"
+        kind=DifferenceKind.MISSING, location=location, events=events, message=message, remedy=f"{first}{remedy}"
     )
 
 
-def _extra(place: str, account: Account, known: Circumstances) -> Iterable[Difference]:
+def _extra(location: str, account: Account, known: Circumstances) -> Iterable[Difference]:
     given = max(account.given, account.given_later)
     remedy = (
         "Was the outbox restored, or written past the writer? After a restore it needs a new incarnation: "
@@ -320,21 +320,23 @@ def _extra(place: str, account: Account, known: Circumstances) -> Iterable[Diffe
     above = numbers.between(given, numbers.last)
     if above:
         message = f"{written(above)} in the topic, and the outbox has given out no more than {given}."
-        yield Difference(kind=DifferenceKind.EXTRA, place=place, events=count(above), message=message, remedy=remedy)
+        yield Difference(
+            kind=DifferenceKind.EXTRA, location=location, events=count(above), message=message, remedy=remedy
+        )
     elif account.applied > given:
         message = (
             f"{known.consumer} has applied up to {account.applied}, and the outbox has given out no more than {given}."
         )
         yield Difference(
-            kind=DifferenceKind.EXTRA, place=place, events=account.applied - given, message=message, remedy=remedy
+            kind=DifferenceKind.EXTRA, location=location, events=account.applied - given, message=message, remedy=remedy
         )
 
 
-def _unapplied(place: str, account: Account, known: Circumstances, until: int | None) -> Iterable[Difference]:
+def _unapplied(location: str, account: Account, known: Circumstances, until: int | None) -> Iterable[Difference]:
     numbers, parked = account.numbers or _NOTHING, account.parked or []
     end = numbers.last if until is None else min(until, numbers.last)
-    aside = [each.sequence for each in parked if each.sequence is not None]
-    waiting = without(numbers.between(account.applied, end), aside)
+    parked_sequences = [each.sequence for each in parked if each.sequence is not None]
+    waiting = without(numbers.between(account.applied, end), parked_sequences)
     if waiting:
         events = count(waiting)
         is_passed = waiting[-1][1] == numbers.last and account.offset < known.committed.get(account.partition, -1)
@@ -348,15 +350,15 @@ def _unapplied(place: str, account: Account, known: Circumstances, until: int | 
                 "Does the consumer run? If it has much to catch up with, raise --settle.",
             )
             message += "."
-        yield Difference(kind=kind, place=place, events=events, message=message, remedy=remedy)
+        yield Difference(kind=kind, location=location, events=events, message=message, remedy=remedy)
     if parked:
-        yield parked_difference(place, parked)
+        yield parked_difference(location, parked)
     if account.holes:
         message = f"{written(sorted(account.holes))} accepted as missing."
-        yield Difference(kind=DifferenceKind.HOLE, place=place, events=count(account.holes), message=message)
+        yield Difference(kind=DifferenceKind.HOLE, location=location, events=count(account.holes), message=message)
 
 
-def parked_difference(place: str, parked: list[Parked]) -> Difference:
+def parked_difference(location: str, parked: list[Parked]) -> Difference:
     """Return what is to be said of parked events of one aggregate."""
     first, *others = sorted(parked, key=lambda event: event.sequence or 0)
     which = f"event {first.sequence}" if first.sequence is not None else "an event"
@@ -366,4 +368,6 @@ def parked_difference(place: str, parked: list[Parked]) -> Difference:
         wait = all(other.reason in _WAITING for other in others)
         message += f"; {more} wait{'s' * one} behind it" if wait else f"; {more} {'is' if one else 'are'} parked too"
     remedy = "See `cdc-outbox parked list`; mend the cause, then retry or skip."
-    return Difference(kind=DifferenceKind.PARKED, place=place, events=len(parked), message=f"{message}.", remedy=remedy)
+    return Difference(
+        kind=DifferenceKind.PARKED, location=location, events=len(parked), message=f"{message}.", remedy=remedy
+    )

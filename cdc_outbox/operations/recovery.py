@@ -76,7 +76,7 @@ class HeartbeatTopic:
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
-        self._place, self._settings = TopicPartition(topic, 0), dict(settings)
+        self._topic_partition, self._settings = TopicPartition(topic, 0), dict(settings)
         self._next = 0
         self.chain = Chain()
 
@@ -87,14 +87,14 @@ class HeartbeatTopic:
             BrokerError: The topic cannot be read.
         """
         with TopicReader.opened(self._settings) as reader:
-            if self._place not in reader.places([self._place.topic]):
+            if self._topic_partition not in reader.partitions([self._topic_partition.topic]):
                 return self.chain
-            first, end = reader.bounds([self._place])[self._place]
+            first, end = reader.bounds([self._topic_partition])[self._topic_partition]
             if end < self._next:  # the topic was made anew, and holds less than it did
                 self._next, self.chain = 0, Chain()
             if self.chain.head is None:
                 self.chain.starts_at = first
-            for message in reader.read({self._place: (max(first, self._next), end)}):
+            for message in reader.read({self._topic_partition: (max(first, self._next), end)}):
                 record = read_record(message)
                 if record is not None:
                     self.chain.add(record)
@@ -116,7 +116,7 @@ class HeartbeatTopic:
         )
         try:
             producer.produce(
-                self._place.topic,
+                self._topic_partition.topic,
                 partition=0,
                 key=name.encode(),
                 value=json.dumps(acceptance.content()).encode(),
@@ -128,7 +128,7 @@ class HeartbeatTopic:
             raise translate(error.args[0]) from error
         if failed != [None]:
             reason = failed[0].str() if failed else f"no answer within {_PRODUCED_SECONDS:g} s"
-            raise BrokerError(f"the acceptance could not be written to {self._place.topic}: {reason}")
+            raise BrokerError(f"the acceptance could not be written to {self._topic_partition.topic}: {reason}")
 
 
 class HeartbeatTable:

@@ -40,7 +40,7 @@ class Forgotten:
 
 
 def standing(
-    marks: Mapping[Aggregate, int], firsts: Mapping[Aggregate, int], contract: WireContract
+    watermarks: Mapping[Aggregate, int], firsts: Mapping[Aggregate, int], contract: WireContract
 ) -> dict[Aggregate, int]:
     """Return where watermarks go back to, without those of which nothing stays. Pure.
 
@@ -48,7 +48,7 @@ def standing(
         firsts: The first number that the topic holds of each aggregate.
     """
     stays = {}
-    for aggregate, last in marks.items():
+    for aggregate, last in watermarks.items():
         mode = contract.aggregates.get(aggregate.aggregate_type)
         if mode is not None and mode.is_gapless:
             stand = min(last, firsts.get(aggregate, last + 1) - 1)
@@ -91,15 +91,15 @@ class Reset:
             BrokerError, DatabaseError: A server cannot be asked.
         """
         self._refuse_while_it_runs()
-        bounds = self._reader.bounds(self._reader.places(self._topics))
+        bounds = self._reader.bounds(self._reader.partitions(self._topics))
         ids, firsts = self._read(bounds)
         # Everything of the consumer's may include what is of no contract here; one aggregate has just these ids.
         of_ids = None if self._selection.aggregate is None else {"event_ids": sorted(map(key_of, ids))}
         with self._database.transaction():
-            rows = self._database.ask("lock_marks", **self._wanted)
-            marks = {Aggregate(*names): last for *names, last in rows}
-            self._refuse_to_lose_parked({place: start for place, (start, _) in bounds.items()})
-            stays = standing(marks, firsts, self._contract)
+            rows = self._database.ask("lock_watermarks", **self._wanted)
+            watermarks = {Aggregate(*names): last for *names, last in rows}
+            self._refuse_to_lose_parked({tp: start for tp, (start, _) in bounds.items()})
+            stays = standing(watermarks, firsts, self._contract)
             [(claims,)] = self._ask_of_ids("count_ids", "inbox", of_ids)
             [(parked,)] = self._ask("count", "parked")
             [(holes,)] = self._ask("count", "holes")
@@ -107,7 +107,7 @@ class Reset:
                 self._forget(of_ids, stays)
                 # Once more, for who has joined meanwhile and may wait for the locks with what he has read before.
                 self._refuse_while_it_runs()
-        return Forgotten(claims=claims, aggregates=len(marks), parked=parked, holes=holes, kept=len(stays))
+        return Forgotten(claims=claims, aggregates=len(watermarks), parked=parked, holes=holes, kept=len(stays))
 
     def forget_offsets(self, *, dry_run: bool) -> int:
         """Forget up to where each partition was applied, so that it is read from its beginning; return how many it is.
@@ -180,8 +180,8 @@ class Reset:
         [(gone,)] = self._database.ask(
             "count_gone",
             **self._wanted,
-            topics=[place.topic for place in starts],
-            partitions=[place.partition for place in starts],
+            topics=[tp.topic for tp in starts],
+            partitions=[tp.partition for tp in starts],
             starts=list(starts.values()),
         )
         if gone:

@@ -88,13 +88,13 @@ class InboxStage:
             yield from page
             after = Aggregate(*page[-1][:3])
 
-    def marks_of(self, aggregates: Sequence[Aggregate]) -> Iterator[Row]:
+    def watermarks_of(self, aggregates: Sequence[Aggregate]) -> Iterator[Row]:
         """Return the same of these aggregates, without those of which nothing is remembered."""
         # A topic may hold what no database does, and so no consumer remembers.
         storable = [aggregate for aggregate in aggregates if "\0" not in "".join(aggregate)]
         for start in range(0, len(storable), _PAGE):
             yield from self._database.ask(
-                "marks_of", consumer=self.consumer, **columns_of(storable[start : start + _PAGE])
+                "watermarks_of", consumer=self.consumer, **columns_of(storable[start : start + _PAGE])
             )
 
     def topics(self) -> set[str]:

@@ -30,7 +30,7 @@ from cdc_outbox.errors import MessageError
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
-from cdc_outbox.operations.accounts import Books, Findings, Sums, notes_of, sums_of
+from cdc_outbox.operations.accounts import Accounts, Findings, Sums, notes_of, sums_of
 from cdc_outbox.operations.reconciliation import (
     LATE_OR_LOST,
     Circumstances,
@@ -95,11 +95,11 @@ class Verification:
     ) -> None:
         self._contract, self._outbox, self._reader, self._inbox = contract, outbox, topics, inbox
         self._settle_seconds, self._wait, self._clock = settle_seconds, wait, clock
-        self._books = Books(contract)
+        self._accounts = Accounts(contract)
         self._topics = _Topics()
-        self._aside: dict[Aggregate, list[Parked]] = {}
+        self._parked: dict[Aggregate, list[Parked]] = {}
         """Parked events that have no number, or that nobody can read."""
-        self._aside_ids: set[str] = set()
+        self._parked_ids: set[str] = set()
         self._purged_before: datetime | None = None
         # Attributes are headers then, and nothing of the payload needs to be understood.
         self._skips_values = contract.format is EventFormat.PLAIN and contract.foreign is None
@@ -121,34 +121,38 @@ class Verification:
             self._look_again(suspects, left)
             left = self._left(suspects)
         for found, aggregate_type in left:
-            self._books.findings.add(found, aggregate_type)
+            self._accounts.findings.add(found, aggregate_type)
         return Verified(
-            sums=[sums_of(name, self._books, self._circumstances(name)) for name in sorted(self._contract.aggregates)],
-            findings=self._books.findings,
+            sums=[
+                sums_of(name, self._accounts, self._circumstances(name)) for name in sorted(self._contract.aggregates)
+            ],
+            findings=self._accounts.findings,
             notes=list(self._notes()),
             seconds=self._clock() - began_at,
         )
 
     def _look(self) -> None:
-        places = self._reader.places(self._contract.topics)
+        partitions = self._reader.partitions(self._contract.topics)
         if self._inbox is not None:
-            self._topics.committed = self._reader.committed(places)
+            self._topics.committed = self._reader.committed(partitions)
             self._topics.taken = self._inbox.topics() or set(self._contract.topics)
             self._read_inbox(self._inbox)
         self._read_heads(is_first=True)
-        if self._books.unnumbered:
+        if self._accounts.unnumbered:
             self._read_ids()
-        bounds = self._reader.bounds(places)
-        self._topics.ends = {place: end for place, (_, end) in bounds.items()}
+        bounds = self._reader.bounds(partitions)
+        self._topics.ends = {tp: end for tp, (_, end) in bounds.items()}
         for message in self._reader.read(bounds):
             event = self._event_of(message)
             if event is not None:
-                self._books.take(event, message)
+                self._accounts.take(event, message)
         # Asked again: what was forgotten while it was read is missing to nobody.
-        starts = {place: start for place, (start, _) in self._reader.bounds(places).items()}
-        self._topics.starting_later = {place.topic for place, start in starts.items() if start > 0}
-        self._topics.compacted = self._reader.compacted({place.topic for place in places})
-        if any(account.numbers and account.numbers.last > account.given for account in self._books.accounts.values()):
+        starts = {tp: start for tp, (start, _) in self._reader.bounds(partitions).items()}
+        self._topics.starting_later = {tp.topic for tp, start in starts.items() if start > 0}
+        self._topics.compacted = self._reader.compacted({tp.topic for tp in partitions})
+        if any(
+            account.numbers and account.numbers.last > account.given for account in self._accounts.accounts.values()
+        ):
             self._read_heads(is_first=False)
         self._compare_rows()
         if self._inbox is not None:
@@ -158,23 +162,23 @@ class Verification:
         kinds = {found.kind for found, _ in left}
         if self._inbox is not None:
             with self._inbox.at_one_moment():
-                for *names, last in self._inbox.marks_of(list(suspects)):
-                    self._books.account(*names).applied = last
+                for *names, last in self._inbox.watermarks_of(list(suspects)):
+                    self._accounts.account(*names).applied = last
                 self._read_parked(self._inbox)
-        accounts = (self._books.accounts[aggregate] for aggregate in suspects)
+        accounts = (self._accounts.accounts[aggregate] for aggregate in suspects)
         # After the watermarks, which may have passed what the heads said at the first look.
         if DifferenceKind.EXTRA in kinds or any(account.applied > account.given_later for account in accounts):
             self._read_heads(is_first=False)
         if DifferenceKind.MISSING in kinds:
-            places = self._reader.places(self._contract.topics)
-            bounds = self._reader.bounds(places)
+            partitions = self._reader.partitions(self._contract.topics)
+            bounds = self._reader.bounds(partitions)
             ends = self._topics.ends
-            spans = {place: (ends.get(place, start), end) for place, (start, end) in bounds.items()}
+            spans = {tp: (ends.get(tp, start), end) for tp, (start, end) in bounds.items()}
             for message in self._reader.read(spans):
                 event = self._event_of(message, is_first_look=False)
                 if event is not None:
-                    self._books.take_later(event, message)
-            self._topics.ends = {place: end for place, (_, end) in bounds.items()}
+                    self._accounts.take_later(event, message)
+            self._topics.ends = {tp: end for tp, (_, end) in bounds.items()}
         if self._inbox is not None:
             self._forget_applied(self._inbox)
 
@@ -183,55 +187,55 @@ class Verification:
             self._purged_before = inbox.purged_before()
             for *names, last in inbox.marks():
                 if last > 0:  # otherwise it is a row to lock
-                    self._books.account(*names).applied = last
+                    self._accounts.account(*names).applied = last
             for *names, first, last in inbox.holes():
-                account = self._books.account(*names)
+                account = self._accounts.account(*names)
                 account.holes = [*(account.holes or ()), (first, last)]
             self._read_parked(inbox)
 
     def _read_parked(self, inbox: InboxStage) -> None:
-        for account in self._books.accounts.values():
+        for account in self._accounts.accounts.values():
             account.parked = None
-        self._aside, self._aside_ids = {}, set()
+        self._parked, self._parked_ids = {}, set()
         for aggregate, topic, event_id, parked in inbox.parked():
             if topic not in self._contract.topics:
                 continue  # of another pipeline of the same consumer
             if parked.sequence is None:
-                self._aside.setdefault(aggregate, []).append(parked)
-                self._aside_ids.add(event_id)
+                self._parked.setdefault(aggregate, []).append(parked)
+                self._parked_ids.add(event_id)
             else:
-                account = self._books.account(*aggregate)
+                account = self._accounts.account(*aggregate)
                 account.parked = [*(account.parked or ()), parked]
 
     def _read_heads(self, *, is_first: bool) -> None:
         for source, aggregate_type, aggregate_id, last in self._outbox.heads():
             if aggregate_type not in self._contract.aggregates:
-                self._books.strangers[aggregate_type] += is_first
-            elif aggregate_type not in self._books.unnumbered:
-                account = self._books.account(source, aggregate_type, aggregate_id)
+                self._accounts.strangers[aggregate_type] += is_first
+            elif aggregate_type not in self._accounts.unnumbered:
+                account = self._accounts.account(source, aggregate_type, aggregate_id)
                 if is_first:
                     account.given = last
                 account.given_later = last
 
     def _read_ids(self) -> None:
         for event_id, aggregate_type, *_ in self._outbox.rows():
-            unnumbered = self._books.unnumbered.get(aggregate_type)
+            unnumbered = self._accounts.unnumbered.get(aggregate_type)
             if unnumbered is not None:
                 unnumbered.rows += 1
                 unnumbered.lacking.add(event_id)
 
     def _compare_rows(self) -> None:
-        if not self._books.accounts:
+        if not self._accounts.accounts:
             return
         for event_id, aggregate_type, aggregate_id, source, sequence in self._outbox.rows():
             aggregate = Aggregate(source or "", aggregate_type, aggregate_id)
-            account = self._books.accounts.get(aggregate)
+            account = self._accounts.accounts.get(aggregate)
             if account is not None and sequence is not None:
-                self._books.compare_row(event_id, account, aggregate, sequence)
+                self._accounts.compare_row(event_id, account, aggregate, sequence)
 
     def _forget_applied(self, inbox: InboxStage) -> None:
         """Let go of the ids that are applied, or of which that cannot be known any more."""
-        for unnumbered in self._books.unnumbered.values():
+        for unnumbered in self._accounts.unnumbered.values():
             provable = [each for each in unnumbered.unapplied | unnumbered.late if self._is_provable(each)]
             left = set(provable) - inbox.claimed(provable)
             unnumbered.unapplied &= left
@@ -248,7 +252,7 @@ class Verification:
             return self._contract.event_of(replace(message, value=None) if self._skips_values else message)
         except MessageError as error:
             if is_first_look:
-                self._books.unreadable(message, str(error))
+                self._accounts.unreadable(message, str(error))
             return None
 
     def _circumstances(self, aggregate_type: str) -> Circumstances:
@@ -259,7 +263,7 @@ class Verification:
             has_heads=self._outbox.has_heads,
             starts_later=topic in topics.starting_later,
             is_compacted=topic in topics.compacted,
-            committed={place.partition: offset for place, offset in topics.committed.items() if place.topic == topic},
+            committed={tp.partition: offset for tp, offset in topics.committed.items() if tp.topic == topic},
             republishes=self._outbox.republishes,
         )
 
@@ -267,14 +271,14 @@ class Verification:
         """Note what no later look can change, and return each suspect with the topic's last number of it."""
         suspects = {}
         known = {name: self._circumstances(name) for name in self._contract.aggregates}
-        for aggregate, account in self._books.accounts.items():
+        for aggregate, account in self._accounts.accounts.items():
             if aggregate.aggregate_type not in known:  # of another pipeline of the same consumer
                 continue
             for found in judge(aggregate, account, known[aggregate.aggregate_type]):
                 if found.kind.may_pass:
                     suspects[aggregate] = account.numbers.last if account.numbers else 0
                 else:
-                    self._books.findings.add(found, aggregate.aggregate_type)
+                    self._accounts.findings.add(found, aggregate.aggregate_type)
         return suspects
 
     def _left(self, suspects: dict[Aggregate, int]) -> list[tuple[Difference, str]]:
@@ -282,17 +286,17 @@ class Verification:
         left = []
         known = {name: self._circumstances(name) for name in self._contract.aggregates}
         for aggregate, until in list(suspects.items()):
-            found = judge(aggregate, self._books.accounts[aggregate], known[aggregate.aggregate_type], until)
+            found = judge(aggregate, self._accounts.accounts[aggregate], known[aggregate.aggregate_type], until)
             passing = [(each, aggregate.aggregate_type) for each in found if each.kind.may_pass]
             left.extend(passing)
             if not passing:
                 del suspects[aggregate]
-        for name, unnumbered in self._books.unnumbered.items():
+        for name, unnumbered in self._accounts.unnumbered.items():
             left.extend((each, name) for each in self._unnumbered(name, unnumbered.lacking, unnumbered.unapplied))
-        for aggregate, parked in self._aside.items():
+        for aggregate, parked in self._parked.items():
             name = aggregate.aggregate_type
-            place = f"{name}/{aggregate.aggregate_id}" if name else "unreadable"
-            left.append((parked_difference(place, parked), name))
+            location = f"{name}/{aggregate.aggregate_id}" if name else "unreadable"
+            left.append((parked_difference(location, parked), name))
         return left
 
     def _unnumbered(self, name: str, lacking: set[str], unapplied: set[str]) -> Iterable[Difference]:
@@ -300,16 +304,16 @@ class Verification:
             message = f"{len(lacking):,} rows are in the outbox and not in the topic, the first is {min(lacking)}."
             remedy = f"{LATE_OR_LOST} They can be published again."
             yield Difference(
-                kind=DifferenceKind.MISSING, place=name, events=len(lacking), message=message, remedy=remedy
+                kind=DifferenceKind.MISSING, location=name, events=len(lacking), message=message, remedy=remedy
             )
-        waiting = unapplied - self._aside_ids
+        waiting = unapplied - self._parked_ids
         if waiting and self._inbox is not None and self._contract.topic_of(name) in self._topics.taken:
             message = (
                 f"{len(waiting):,} events that {self._inbox.consumer} has not applied, the first is {min(waiting)}."
             )
             remedy = "Does the consumer run? If it has much to catch up with, raise --settle."
             yield Difference(
-                kind=DifferenceKind.BEHIND, place=name, events=len(waiting), message=message, remedy=remedy
+                kind=DifferenceKind.BEHIND, location=name, events=len(waiting), message=message, remedy=remedy
             )
 
     def _forgets(self, aggregate_type: str) -> bool:
@@ -317,17 +321,17 @@ class Verification:
 
     def _notes(self) -> Iterable[str]:
         if self._inbox is not None:
-            untaken = {place.topic for place in self._topics.ends} - self._topics.taken
+            untaken = {tp.topic for tp in self._topics.ends} - self._topics.taken
             for name in sorted(self._contract.aggregates):
                 if (topic := self._contract.topic_of(name)) in untaken:
                     told = f"of {name}, outbox and topic alone are compared"
                     yield f"{self._inbox.consumer} has never read {topic}: {told}"
-            if self._books.late:
+            if self._accounts.late:
                 told = f"that {self._inbox.consumer} applies them was not waited for"
-                yield f"events that came into the topics meanwhile: {self._books.late:,}; {told}"
+                yield f"events that came into the topics meanwhile: {self._accounts.late:,}; {told}"
         yield from notes_of(
-            self._books,
-            known_topics={place.topic for place in self._topics.ends},
+            self._accounts,
+            known_topics={tp.topic for tp in self._topics.ends},
             starting_later=self._topics.starting_later,
             compacted=self._topics.compacted,
             has_heads=self._outbox.has_heads,

@@ -129,7 +129,7 @@ def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
             findings = (document.error("SP107", _path_of(error.field), f"{error}.", error.hint),)
     raise ConfigError(
         f"{document.name} is not a valid spec",
-        field=findings[0].place.path,
+        field=findings[0].location.path,
         findings=findings,
         hint="Correct the spec.",
     )
@@ -278,8 +278,8 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
             hint = "Write the owner as outbox.schema, usually in capital letters."
             raise ConfigError("a table of oracle is its owner's, and has no other schema", hint=hint)
     except ConfigError as error:
-        place = error.field.replace("OutboxColumns", "columns")
-        raise ConfigError(str(error), field=f"outbox.{place}".rstrip("."), hint=error.hint) from error
+        location = error.field.replace("OutboxColumns", "columns")
+        raise ConfigError(str(error), field=f"outbox.{location}".rstrip("."), hint=error.hint) from error
     return table, role_headers
 
 

@@ -34,7 +34,7 @@ def schema_findings(document: Document, schema: Mapping[str, Any]) -> list[Findi
     # An empty registry: the default one fetches remote references over HTTP.
     validator = _Validator(schema, registry=Registry())
     findings = [finding for error in validator.iter_errors(document.content) for finding in _explain(document, error)]
-    return sorted(findings, key=lambda finding: (finding.place.line or 0, str(finding)))
+    return sorted(findings, key=lambda finding: (finding.location.line or 0, str(finding)))
 
 
 def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: ANN401 - jsonschema's

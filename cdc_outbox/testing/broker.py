@@ -186,6 +186,6 @@ def _ends(admin: "confluent.AdminClient", topic: str) -> dict[int, int]:
         if error.args[0].code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
             return {}
         raise
-    wanted = {place: confluent.OffsetSpec.latest() for place in partitions}  # type: ignore[no-untyped-call]
+    wanted = {tp: confluent.OffsetSpec.latest() for tp in partitions}  # type: ignore[no-untyped-call]
     asked = admin.list_offsets(wanted, request_timeout=_TOPIC_SECONDS) if wanted else {}
-    return {place.partition: answer.result().offset for place, answer in asked.items()}
+    return {tp.partition: answer.result().offset for tp, answer in asked.items()}

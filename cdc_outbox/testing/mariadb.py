@@ -167,8 +167,8 @@ def _own_tables(scripts: list[Path], password: str) -> str:
 
 
 def _find_server() -> str:
-    places = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, _SERVER_FOLDERS)])
-    server = shutil.which("mariadbd", path=places)
+    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *map(str, _SERVER_FOLDERS)])
+    server = shutil.which("mariadbd", path=folders)
     if server is None:
         raise _not_installed("no `mariadbd` on the PATH")
     return server

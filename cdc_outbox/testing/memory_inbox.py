@@ -46,7 +46,7 @@ class Remembered:
     """All that an inbox remembers, and the effects that a test wants to share its fate."""
 
     claims: set[str] = field(default_factory=set)
-    marks: dict[Aggregate, Watermark] = field(default_factory=dict)
+    watermarks: dict[Aggregate, Watermark] = field(default_factory=dict)
     rows: dict[int, MemoryRow] = field(default_factory=dict)
     parked_ids: int = 0
     epochs: dict[TopicPartition, Assignment] = field(default_factory=dict)
@@ -144,23 +144,25 @@ class MemoryDatabase:
         """Return up to which time ids were forgotten."""
         return self.now.purged_before
 
-    async def find_marks(
+    async def find_watermarks(
         self,
         connection: AnyConnection,  # noqa: ARG002
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
         """Return what is remembered of each aggregate."""
-        return {aggregate: self.now.marks[aggregate] for aggregate in aggregates if aggregate in self.now.marks}
+        return {
+            aggregate: self.now.watermarks[aggregate] for aggregate in aggregates if aggregate in self.now.watermarks
+        }
 
-    async def lock_marks(
+    async def lock_watermarks(
         self,
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
         """Return the same, and make those that are not there."""
         wanted = set(aggregates)
-        self.now.marks |= {aggregate: self.now.marks.get(aggregate, Watermark()) for aggregate in wanted}
-        return await self.find_marks(connection, wanted)
+        self.now.watermarks |= {aggregate: self.now.watermarks.get(aggregate, Watermark()) for aggregate in wanted}
+        return await self.find_watermarks(connection, wanted)
 
     async def advance(
         self,
@@ -169,13 +171,15 @@ class MemoryDatabase:
         moves: Sequence[Move],
     ) -> Sequence[Aggregate]:
         """Move the watermarks, or none of them."""
-        marks = self.now.marks
-        wrong = [move for move in moves if marks.get(move.aggregate, Watermark()).last != move.before]
+        watermarks = self.now.watermarks
+        wrong = [move for move in moves if watermarks.get(move.aggregate, Watermark()).last != move.before]
         if wrong:
             raise WatermarkMovedError(f"{len(wrong)} of {len(moves)} watermarks were moved by another consumer")
         for move in moves:
-            marks[move.aggregate] = Watermark(move.after, marks.get(move.aggregate, Watermark()).parked + move.parked)
-        return [move.aggregate for move in moves if marks[move.aggregate].parked > 0]
+            watermarks[move.aggregate] = Watermark(
+                move.after, watermarks.get(move.aggregate, Watermark()).parked + move.parked
+            )
+        return [move.aggregate for move in moves if watermarks[move.aggregate].parked > 0]
 
     async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:  # noqa: ARG002
         """Find nothing: nobody can commit a transaction before its time."""
@@ -283,7 +287,7 @@ class MemoryDatabase:
     def _turn(self, parked_id: int) -> tuple[int, int]:
         return self.now.rows[parked_id].turn, parked_id
 
-    async def find_places(self, connection: AnyConnection) -> set[TopicPartition]:  # noqa: ARG002
+    async def find_partitions(self, connection: AnyConnection) -> set[TopicPartition]:  # noqa: ARG002
         """Return the topic-partitions that events came from which wait."""
         parked = (row.parked for row in self.now.rows.values())
         return {partition_of(row.message) for row in parked if row.state is State.WAITING}
@@ -310,21 +314,21 @@ class MemoryDatabase:
     async def issue(
         self,
         connection: AnyConnection,  # noqa: ARG002
-        places: Iterable[TopicPartition],
+        partitions: Iterable[TopicPartition],
         topic_ids: Mapping[str, TopicId] = NO_IDS,
     ) -> Mapping[TopicPartition, Assignment]:
         """Give partitions to this consumer."""
         issued = {}
-        for place in places:
-            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(place, Assignment(0, 0))
+        for tp in partitions:
+            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(tp, Assignment(0, 0))
             if next_offset is None:
-                topic_id = topic_ids.get(place.topic, TopicId())
-            issued[place] = self.now.epochs[place] = Assignment(epoch + 1, unfinished + 1, next_offset, topic_id)
+                topic_id = topic_ids.get(tp.topic, TopicId())
+            issued[tp] = self.now.epochs[tp] = Assignment(epoch + 1, unfinished + 1, next_offset, topic_id)
         return issued
 
     async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:  # noqa: ARG002
         """Return those partitions whose epoch is another one by now."""
-        return [place for place, epoch in held.items() if self.now.epochs.get(place, Assignment(0, 0)).epoch != epoch]
+        return [tp for tp, epoch in held.items() if self.now.epochs.get(tp, Assignment(0, 0)).epoch != epoch]
 
     async def store_offsets(
         self,
@@ -334,19 +338,19 @@ class MemoryDatabase:
     ) -> list[TopicPartition]:
         """Store the next offsets of partitions, and return those held that are stale."""
         stale = set(await self.find_stale(connection, held))
-        for place in moves.keys() - stale:
-            stored = self.now.epochs[place].next_offset
-            if moves[place].before in {None, NO_OFFSET if stored is None else stored}:
-                self.now.epochs[place] = self.now.epochs[place]._replace(next_offset=moves[place].after)
+        for tp in moves.keys() - stale:
+            stored = self.now.epochs[tp].next_offset
+            if moves[tp].before in {None, NO_OFFSET if stored is None else stored}:
+                self.now.epochs[tp] = self.now.epochs[tp]._replace(next_offset=moves[tp].after)
             else:
-                stale.add(place)
+                stale.add(tp)
         return sorted(stale)
 
     async def finish(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> None:  # noqa: ARG002
         """Note that work on these partitions gets done."""
-        for place, epoch in held.items():
-            if self.now.epochs[place].epoch == epoch:
-                self.now.epochs[place] = self.now.epochs[place]._replace(unfinished=0)
+        for tp, epoch in held.items():
+            if self.now.epochs[tp].epoch == epoch:
+                self.now.epochs[tp] = self.now.epochs[tp]._replace(unfinished=0)
 
     async def start(self, connection: AnyConnection, event_id: str) -> int:  # noqa: ARG002
         """Note that an event is begun."""

@@ -46,7 +46,7 @@ class Document:
     spans: dict[Path, Span] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
 
-    def place(self, path: Path) -> Location:
+    def location(self, path: Path) -> Location:
         """Return where a path stands, or the nearest thing around it that has a line."""
         around = path
         while around and around not in self.lines:
@@ -55,8 +55,8 @@ class Document:
 
     def error(self, code: str, path: Path, message: str, remedy: str = "") -> Finding:
         """Return an error at a path."""
-        place = self.place(path)
-        return Finding(code=code, severity=Severity.ERROR, place=place, message=message, remedy=remedy)
+        location = self.location(path)
+        return Finding(code=code, severity=Severity.ERROR, location=location, message=message, remedy=remedy)
 
 
 ALIKE = 0.6

@@ -153,4 +153,4 @@ class _Reader:
 
 
 def _finding(name: str, line: int | None, message: str) -> Finding:
-    return Finding(code="CC002", severity=Severity.ERROR, place=Location(document=name, line=line), message=message)
+    return Finding(code="CC002", severity=Severity.ERROR, location=Location(document=name, line=line), message=message)

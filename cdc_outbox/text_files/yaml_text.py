@@ -90,8 +90,8 @@ class _BoundedLoader(yaml.SafeLoader):
 
 
 def _finding(name: str, line: int | None, message: str) -> Finding:
-    place = Location(document=name, line=line)
-    return Finding(code="SP001", severity=Severity.ERROR, place=place, message=message)
+    location = Location(document=name, line=line)
+    return Finding(code="SP001", severity=Severity.ERROR, location=location, message=message)
 
 
 def _is_empty(node: yaml.Node) -> bool:

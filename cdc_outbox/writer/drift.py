@@ -99,17 +99,17 @@ def _check_columns(
     table: TableName, wanted: Mapping[str, ColumnCatalog], shape: OutboxShape, found: TableCatalog
 ) -> Iterator[Finding]:
     for column, facts in found.columns.items():
-        place, given = f"{table}.{column}", wanted.get(column)
+        location, given = f"{table}.{column}", wanted.get(column)
         if given is None:
             continue
         if facts.type not in given.type.split(" or "):
-            yield _error("DB311", place, f"its type is {facts.type}.", f"init makes it {given.type}.")
+            yield _error("DB311", location, f"its type is {facts.type}.", f"init makes it {given.type}.")
         if facts.not_null != given.not_null:
             state, other = ("not null", "nullable") if facts.not_null else ("nullable", "not null")
-            yield _error("DB306", place, f"it is {state}.", f"init makes it {other}.")
+            yield _error("DB306", location, f"it is {state}.", f"init makes it {other}.")
         if not _is_same_default(given.default, facts.default, shape):
             remedy = f"init gives it {given.default or 'none'}."
-            yield _error("DB307", place, f"its default is {facts.default or 'missing'}.", remedy)
+            yield _error("DB307", location, f"its default is {facts.default or 'missing'}.", remedy)
 
 
 def _is_same_default(wanted: str, found: str, shape: OutboxShape) -> bool:
@@ -190,12 +190,12 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
     outbox = heads if not has_table else _source(catalog.outbox, str(table.columns.source))
     if heads is None or outbox is None:
         return
-    place = f"{table.heads_in(catalog.dialect)}.source"
+    location = f"{table.heads_in(catalog.dialect)}.source"
     if heads != outbox:
         message = f"the heads' source is {heads!r}, the outbox's {outbox!r}."
-        yield _error("DB332", place, message, "Give both columns the same default, the younger one.")
+        yield _error("DB332", location, message, "Give both columns the same default, the younger one.")
     if Source.parse(heads) is None:
-        yield _error("DB331", place, f"the source {heads!r} has no incarnation.", f"init makes it {first_source}.")
+        yield _error("DB331", location, f"the source {heads!r} has no incarnation.", f"init makes it {first_source}.")
     yield from check_source(table, first_source, heads, catalog.dialect)
 
 
@@ -228,10 +228,10 @@ def _source(table: TableCatalog | None, column: str) -> str | None:
 
 
 def _error(code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Location(document="database", path=path)
-    return Finding(code=code, severity=Severity.ERROR, place=place, message=message, remedy=remedy)
+    location = Location(document="database", path=path)
+    return Finding(code=code, severity=Severity.ERROR, location=location, message=message, remedy=remedy)
 
 
 def _warning(code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Location(document="database", path=path)
-    return Finding(code=code, severity=Severity.WARNING, place=place, message=message, remedy=remedy)
+    location = Location(document="database", path=path)
+    return Finding(code=code, severity=Severity.WARNING, location=location, message=message, remedy=remedy)

@@ -215,7 +215,7 @@ def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
     return Role(
         name=name,
         privileges=tuple(
-            Privilege(table=place, action=action) for place, actions in wanted.items() for action in actions
+            Privilege(table=table_name, action=action) for table_name, actions in wanted.items() for action in actions
         ),
         member_of=migrator if table.partitions is not None else None,
     )

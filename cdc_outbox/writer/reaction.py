@@ -80,5 +80,5 @@ def find_reaction(outbox: object, connection: AnyConnection) -> Reaction | None:
     return None
 
 
-def _leads_to(place: object, connection: object) -> bool:
-    return place is connection or getattr(place, "connection", None) is connection
+def _leads_to(connectable: object, connection: object) -> bool:
+    return connectable is connection or getattr(connectable, "connection", None) is connection

@@ -79,7 +79,7 @@ def test_many_brackets_that_are_closed_are_read() -> None:
 
 def test_the_place_of_too_many_levels_is_told() -> None:
     [finding] = read_yaml("a: b\nc: " + "[" * 100, name="deep").findings
-    assert finding.place.line == 2
+    assert finding.location.line == 2
     assert "64 levels" in finding.message
 
 

@@ -52,7 +52,7 @@ def test_colours_are_ours_alone(capsys: pytest.CaptureFixture[str], monkeypatch:
 def test_a_complaint_shows_trace_findings_message_and_hint(capsys: pytest.CaptureFixture[str]) -> None:
     hostile = f"x{HOSTILE}{COMMANDS}".replace("\u3000", "")
     complain(ConnectorFailedError(hostile, trace=hostile, hint=hostile))
-    finding = Finding(code="CC001", severity=Severity.ERROR, place=Location(document="a"), message=hostile)
+    finding = Finding(code="CC001", severity=Severity.ERROR, location=Location(document="a"), message=hostile)
     complain(ConfigError(hostile, findings=(finding,)))
     printed = capsys.readouterr().err
     assert printed.count("planted") == 5

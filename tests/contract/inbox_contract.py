@@ -57,8 +57,8 @@ class Opened:
     def claim(self, *event_ids: str) -> Set[str]:
         return finish(self.inbox.claim(self.connection, event_ids)).new
 
-    def marks(self, *aggregates: Aggregate) -> dict[Aggregate, Watermark]:
-        return dict(finish(self.inbox.find_marks(self.connection, aggregates)))
+    def watermarks(self, *aggregates: Aggregate) -> dict[Aggregate, Watermark]:
+        return dict(finish(self.inbox.find_watermarks(self.connection, aggregates)))
 
     def advance(self, *moves: Move) -> Sequence[Aggregate]:
         """Move watermarks as a delivery does, for an id that was claimed in the same transaction."""
@@ -154,17 +154,17 @@ class InboxContract:
 
     def test_an_empty_list_does_nothing(self, opened: Opened) -> None:
         assert opened.claim() == set()
-        assert opened.marks() == {}
-        assert finish(opened.inbox.lock_marks(opened.connection, [])) == {}
+        assert opened.watermarks() == {}
+        assert finish(opened.inbox.lock_watermarks(opened.connection, [])) == {}
         assert finish(opened.inbox.advance(opened.connection, Claims(), [])) == []
         assert not finish(opened.inbox.take_back(opened.connection, Claims()))
         finish(opened.inbox.release(opened.connection, []))
 
     def test_a_watermark_is_where_it_was_moved_to(self, opened: Opened) -> None:
-        assert opened.marks(A, B) == {}
+        assert opened.watermarks(A, B) == {}
         opened.advance(Move(A, 0, 3))
         opened.advance(Move(A, 3, 4), Move(B, 0, 1))
-        assert opened.marks(B, A, A) == {A: Watermark(4), B: Watermark(1)}
+        assert opened.watermarks(B, A, A) == {A: Watermark(4), B: Watermark(1)}
 
     @pytest.mark.parametrize("move", [Move(A, 0, 1), Move(A, 1, 2), Move(A, 4, 5)])
     def test_a_watermark_moves_only_from_where_it_is(self, opened: Opened, move: Move) -> None:
@@ -176,23 +176,23 @@ class InboxContract:
     def test_sources_are_kept_apart(self, opened: Opened) -> None:
         opened.advance(Move(A, 0, 3))
         opened.advance(Move(A._replace(source="orders.2"), 0, 1))
-        assert opened.marks(A) == {A: Watermark(3)}
+        assert opened.watermarks(A) == {A: Watermark(3)}
 
     def test_a_lock_makes_the_watermark_of_a_new_aggregate_and_changes_no_other(self, opened: Opened) -> None:
         opened.advance(Move(A, 0, 3))
-        assert finish(opened.inbox.lock_marks(opened.connection, [B, A])) == {A: Watermark(3), B: Watermark(0)}
+        assert finish(opened.inbox.lock_watermarks(opened.connection, [B, A])) == {A: Watermark(3), B: Watermark(0)}
         opened.advance(Move(B, 0, 1))
-        assert opened.marks(A, B) == {A: Watermark(3), B: Watermark(1)}
+        assert opened.watermarks(A, B) == {A: Watermark(3), B: Watermark(1)}
 
     def test_a_watermark_counts_what_is_parked_behind_it_and_tells_while_there_is_something(
         self, opened: Opened
     ) -> None:
         assert opened.advance(Move(A, 0, 0, parked=2), Move(B, 0, 1)) == [A]
-        assert opened.marks(A) == {A: Watermark(0, 2)}
+        assert opened.watermarks(A) == {A: Watermark(0, 2)}
         assert opened.advance(Move(A, 0, 3, parked=-1)) == [A]
         assert opened.advance(Move(A, 3, 4)) == [A]
         assert opened.advance(Move(A, 4, 4, parked=-1)) == []
-        assert opened.marks(A) == {A: Watermark(4)}
+        assert opened.watermarks(A) == {A: Watermark(4)}
 
     def test_nothing_is_forgotten_before_the_first_purge(self, opened: Opened) -> None:
         assert finish(opened.inbox.find_purge(opened.connection)) is None

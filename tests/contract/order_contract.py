@@ -116,7 +116,7 @@ class Reader:
     def mark(self, event: RecordedEvent) -> Watermark:
         """Return what is remembered of an event's aggregate."""
         aggregate = aggregate_of(event)
-        return self.opened.marks(aggregate).get(aggregate, Watermark())
+        return self.opened.watermarks(aggregate).get(aggregate, Watermark())
 
 
 class OrderContract:

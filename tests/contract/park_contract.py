@@ -153,7 +153,7 @@ class ParkContract:
         opened.add(1, failed())
         opened.add(2, gap())
         opened.add(1, failed(None), aggregate=B, partition=AWAY.partition)
-        assert finish(opened.park.find_places(opened.connection)) == {HOME}
+        assert finish(opened.park.find_partitions(opened.connection)) == {HOME}
 
     def test_what_is_taken_out_is_gone(self, opened: Opened) -> None:
         ids = {opened.add(number, failed()) for number in (1, 2)}

@@ -30,7 +30,7 @@ class StoresContract(InboxContract, ParkContract, EpochContract, OrderContract):
         finish(opened.epochs.start(opened.connection, "1"))
         opened.roll_back()
         assert opened.claim("1") == {"1"}
-        assert opened.marks(A) == {}
+        assert opened.watermarks(A) == {}
         assert opened.counts() == set()
         assert opened.issue(HOME) == {HOME: Assignment(1, 1)}
         assert finish(opened.epochs.start(opened.connection, "1")) == 1
@@ -57,12 +57,12 @@ class SqlStoresContract(StoresContract):
         opened.advance(Move(A, 0, 3))
         opened.add(5, failed())
         assert other.claim("1") == {"1"}
-        assert other.marks(A) == {}
+        assert other.watermarks(A) == {}
         assert (other.due(), other.counts()) == ([], set())
         assert [one.issue(HOME)[HOME].epoch for one in (opened, other)] == [1, 1]
         other.advance(Move(A, 0, 3))
         opened.advance(Move(A, 3, 4))
-        assert other.marks(A) == {A: Watermark(3)}
+        assert other.watermarks(A) == {A: Watermark(3)}
         assert other.wake({A: 5}) == 0
 
     def test_what_somebody_decided_stays_decided_until_it_is_dead(self, opened: Opened) -> None:
@@ -108,9 +108,9 @@ class SqlStoresContract(StoresContract):
         assert opened.claim(event_id) == {event_id}
         assert opened.claim(event_id) == set()
         aggregate = A._replace(aggregate_id=noise(self.MAX_AGGREGATE_ID_BYTES))
-        assert opened.marks(aggregate) == {}
+        assert opened.watermarks(aggregate) == {}
         opened.advance(Move(aggregate, 0, 1))
-        assert opened.marks(aggregate) == {aggregate: Watermark(1)}
+        assert opened.watermarks(aggregate) == {aggregate: Watermark(1)}
 
     @pytest.mark.parametrize("mark", ["", "\0", "ä"])
     def test_what_cannot_be_a_key_breaks_the_contract(self, opened: Opened, mark: str) -> None:
@@ -121,17 +121,17 @@ class SqlStoresContract(StoresContract):
         with pytest.raises(MessageError, match=r"the id 'a.* cannot be a key of the inbox"):
             opened.claim(id_)
         with pytest.raises(MessageError, match=r"the aggregate 'orders.1/order/a.* cannot be a key"):
-            opened.marks(A._replace(aggregate_id=aggregate_id))
+            opened.watermarks(A._replace(aggregate_id=aggregate_id))
 
     def test_keys_are_told_apart_by_each_byte(self, opened: Opened) -> None:
         names = ["a", "A", "a ", " a", "ä", "a\u0308", "𝄞", "\\n'\"`%s:x{}", "1", "01", "1.0"]
         assert opened.claim(*names) == set(names)
         assert opened.claim(*names) == set()
-        marks = {A._replace(aggregate_id=name): Watermark(number) for number, name in enumerate(names, 1)}
-        opened.advance(*(Move(aggregate, 0, mark.last) for aggregate, mark in sorted(marks.items())))
-        assert opened.marks(*marks) == marks
-        ids = [opened.add(mark.last + 1, gap(), aggregate=aggregate) for aggregate, mark in marks.items()]
-        assert opened.wake({aggregate: mark.last + 1 for aggregate, mark in marks.items()}) == len(names)
+        watermarks = {A._replace(aggregate_id=name): Watermark(number) for number, name in enumerate(names, 1)}
+        opened.advance(*(Move(aggregate, 0, mark.last) for aggregate, mark in sorted(watermarks.items())))
+        assert opened.watermarks(*watermarks) == watermarks
+        ids = [opened.add(mark.last + 1, gap(), aggregate=aggregate) for aggregate, mark in watermarks.items()]
+        assert opened.wake({aggregate: mark.last + 1 for aggregate, mark in watermarks.items()}) == len(names)
         assert sorted(opened.due_ids(limit=100)) == sorted(ids)
 
 
@@ -157,10 +157,10 @@ class ServerStoresContract(SqlStoresContract):
     def test_the_second_of_two_locks_waits_and_reads_what_the_first_left(self, opens: Any) -> None:
         read: list[Any] = []
         with opens() as first, opens() as second:
-            finish(first.inbox.lock_marks(first.connection, [A]))
+            finish(first.inbox.lock_watermarks(first.connection, [A]))
             second.claim("2")
             locks = threading.Thread(
-                target=lambda: read.append(finish(second.inbox.lock_marks(second.connection, [A])))
+                target=lambda: read.append(finish(second.inbox.lock_watermarks(second.connection, [A])))
             )
             locks.start()
             eventually(lambda: self.is_waiting(second), "the second to wait")

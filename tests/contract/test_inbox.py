@@ -159,9 +159,9 @@ class TestMariaDb(ServerStoresContract):
 
     def test_what_does_not_fit_is_refused_in_every_column_of_a_key(self, opened: Opened) -> None:
         for column, size in (("source", 500), ("aggregate_type", 500), ("aggregate_id", 1300)):
-            assert opened.marks(A._replace(**{column: "a" * size})) == {}
+            assert opened.watermarks(A._replace(**{column: "a" * size})) == {}
             with pytest.raises(MessageError, match="cannot be a key of the inbox"):
-                opened.marks(A._replace(**{column: "a" * (size + 1)}))
+                opened.watermarks(A._replace(**{column: "a" * (size + 1)}))
 
     def test_a_servers_mode_that_cuts_off_and_quotes_otherwise_changes_nothing(self, opened: Opened) -> None:
         finish(opened.driver.fetch(opened.connection, "set sql_mode = 'ansi_quotes,pipes_as_concat'"))

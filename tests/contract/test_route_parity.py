@@ -218,9 +218,9 @@ def route_edges(connection: Connection, pipeline: Pipeline) -> tuple[list[Messag
         router = edge_router(pipeline, edge)
         for place, row in enumerate(edge.rows):
             values = edge.values(row, number * 100 + place)
-            marks = ", ".join(["%s"] * len(values))
+            watermarks = ", ".join(["%s"] * len(values))
             texts = ", ".join(f"cast({name} as text)" for name in values)
-            insert = f"insert into edge_{number} ({', '.join(values)}) values ({marks}) returning {texts}"  # noqa: S608
+            insert = f"insert into edge_{number} ({', '.join(values)}) values ({watermarks}) returning {texts}"  # noqa: S608
             [written] = connection.execute(insert.encode(), list(values.values())).fetchall()
             try:
                 columns = edge_values(connection, edge, written)

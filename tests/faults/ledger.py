@@ -178,10 +178,10 @@ class Ledger:
                 yield f"the effects of {aggregate} are {sequences}, and should be 1 to {len(events)}"
 
     def _wrong_marks(self) -> Iterator[str]:
-        marks = dict(self.rows("select aggregateid, last from inbox_watermarks where consumer = %s"))
+        watermarks = dict(self.rows("select aggregateid, last from inbox_watermarks where consumer = %s"))
         wanted = Counter(event.aggregate_id for event in self.good)
-        if {aggregate: last for aggregate, last in marks.items() if last} != wanted:
-            yield f"the watermarks are {marks}, and should be {dict(wanted)}"
+        if {aggregate: last for aggregate, last in watermarks.items() if last} != wanted:
+            yield f"the watermarks are {watermarks}, and should be {dict(wanted)}"
 
     def _wrong_claims(self) -> Iterator[str]:
         claims = {event_id for (event_id,) in self.rows("select event_id from inbox where consumer = %s")}

@@ -211,7 +211,7 @@ class Service:
             *rest: Any,
             **options: Any,
         ) -> Any:
-            known.update({item.event_id: (item.place, held.get(item.place)) for item in items})
+            known.update({item.event_id: (item.topic_partition, held.get(item.topic_partition)) for item in items})
             return await apply(delivery, items, connection, held, *rest, **options)
 
         setattr(Delivery, "apply", spied)  # noqa: B010 - mypy would not have it otherwise

@@ -173,7 +173,7 @@ class Runbook:
 
     def _verify(self, *options: str, settle: str = "3s") -> set[Found]:
         done = self.run("verify", *options, f"--settle={settle}", "--output=json")
-        found = [Found(each["kind"], each["place"], each["message"]) for each in json.loads(done.stdout)["findings"]]
+        found = [Found(each["kind"], each["location"], each["message"]) for each in json.loads(done.stdout)["findings"]]
         self.log += [f"    {each.kind}: {each.place}: {each.message}" for each in found]
         return set(found)
 

@@ -3,7 +3,7 @@
 import signal
 from dataclasses import replace
 
-from cdc_outbox.consumer.fencing import _SUSPECT_TENURES
+from cdc_outbox.consumer.fencing import _SUSPECT_ASSIGNMENTS
 from cdc_outbox.consumer.loop import _MAX_STARTS
 from tests.support.events import make_event
 from tests.support.rig import eventually
@@ -34,7 +34,7 @@ def test_an_event_that_kills_its_process_is_dead_after_a_few_starts_and_others_a
                 fed_service.wait_for_parked((6, "dead", "crashed"), (7, "waiting", "gap"))
                 process.send_signal(signal.SIGTERM)
                 assert process.wait(20) == 0
-    assert killed <= _SUSPECT_TENURES + _MAX_STARTS
+    assert killed <= _SUSPECT_ASSIGNMENTS + _MAX_STARTS
     assert killed >= _MAX_STARTS
     [(error,)] = fed_service.rows("select error from inbox_parked where reason = 'crashed'")
     assert "its handler may kill the process" in error
@@ -44,7 +44,7 @@ def test_an_event_that_kills_its_process_is_dead_after_a_few_starts_and_others_a
 def test_a_consumer_that_dies_of_something_else_gives_nothing_up(fed_service: Service) -> None:
     """Killed from outside again and again, it makes progress in between, so nothing is suspect."""
     applied = 0
-    for _ in range(_SUSPECT_TENURES + 2):
+    for _ in range(_SUSPECT_ASSIGNMENTS + 2):
         with running_process(fed_service, **STATIC) as process:
             fed_service.send(*(make_event(number) for number in range(applied + 1, applied + 4)))
             applied += 3
@@ -62,7 +62,7 @@ def test_an_id_that_no_inbox_can_take_is_parked_and_ends_no_consumer_that_goes_c
     with fed_service.connect() as connection:
         connection.execute(
             """insert into inbox_epochs (consumer, topic, "partition", epoch, unfinished) values (%s, %s, 0, 1, %s)""",
-            (fed_service.name, fed_service.pipeline.topic, _SUSPECT_TENURES),
+            (fed_service.name, fed_service.pipeline.topic, _SUSPECT_ASSIGNMENTS),
         )
     fed_service.send(*(replace(make_event(1), id=event_id) for event_id in ("i\0", "i" * 3000)), make_event(1))
     with fed_service.running():

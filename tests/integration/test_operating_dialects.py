@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from cdc_outbox import Event, Outbox
-from cdc_outbox.cli.inbox import InboxPlace
+from cdc_outbox.cli.inbox import InboxLocation
 from cdc_outbox.consumer.ordering import Move
 from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.databases.drivers import find_transaction_driver
@@ -43,8 +43,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 
 @contextmanager
 def opened(place: Place) -> Iterator[Opened]:
-    with InboxPlace(place.dsn).connected() as (connection, driver):
-        inbox = OpenInbox(connection, driver, table=InboxPlace(place.dsn).table, consumer=CONSUMER)
+    with InboxLocation(place.dsn).connected() as (connection, driver):
+        inbox = OpenInbox(connection, driver, table=InboxLocation(place.dsn).table, consumer=CONSUMER)
         with transaction(connection, driver):
             yield Opened(connection, ImmediateTransactions(find_transaction_driver(connection)), inbox.stores)
 
@@ -68,7 +68,7 @@ def run(*arguments: str, code: int = 0) -> tuple[str, str]:
     return done.stdout, " ".join(done.stderr.split())
 
 
-def marks(place: Place) -> list[tuple[object, ...]]:
+def watermarks(place: Place) -> list[tuple[object, ...]]:
     return place.query("select last, parked from inbox_watermarks order by aggregateid")
 
 
@@ -110,7 +110,7 @@ def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> No
     assert told.endswith("of order/a, order/a stands at 2 now")
     [event] = json.loads(skipped)["events"]
     assert (event["parked_id"], event["event_id"], event["isHole"]) == (1, ids[0], True)
-    assert marks(place) == [(2, 1), (1, 1)]
+    assert watermarks(place) == [(2, 1), (1, 1)]
     assert place.query("select first, last, reason, note from inbox_holes") == [(2, 2, "skipped", "cancelled by hand")]
     # What waited behind it is due now, and what was given up is a duplicate should it come again.
     assert place.query("select parked_id from inbox_parked where retry_at is not null") == [(2,)]
@@ -140,11 +140,11 @@ def test_a_baseline_accepts_what_is_missing_of_the_one_that_is_named(place: Plac
     assert (document["kind"], document["isDryRun"], document["unreadable"]) == ("Baseline", True, 0)
     [dry] = document["aggregates"]
     assert (dry["aggregate"], dry["missing_first"], dry["missing_last"], dry["parked"]) == ("order/b", 2, 3, 1)
-    assert marks(place) == [(1, 2), (1, 1)]
+    assert watermarks(place) == [(1, 2), (1, 1)]
     titles, line = run(*named)[0].splitlines()
     assert titles.split() == ["AGGREGATE", "SOURCE", "LAST", "MISSING_FIRST", "MISSING_LAST", "PARKED"]
     assert line.split() == ["order/b", "orders.1", "1", "2", "3", "1"]
-    assert marks(place) == [(1, 2), (3, 1)]
+    assert watermarks(place) == [(1, 2), (3, 1)]
     assert place.query("select first, last, reason from inbox_holes") == [(2, 3, "baseline")]
     assert place.query("select parked_id from inbox_parked where retry_at is not null") == [(3,)]
 
@@ -216,7 +216,7 @@ def test_a_reset_forgets_one_aggregate_or_all_of_them(place: Place, topic: str) 
     assert (document["kind"], document["isDryRun"], document["aggregates"]) == ("Reset", True, 1)
     run(*reset, "--aggregate=order/a", "--run-effects-again")
     # The topic holds none of its events, so what was applied stays applied.
-    assert marks(place) == [(1, 0), (1, 0)]
+    assert watermarks(place) == [(1, 0), (1, 0)]
     run(*reset, "--all", "--run-effects-again")
     assert place.query("select count(*) from inbox") == [(0,)]
 

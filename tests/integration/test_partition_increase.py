@@ -65,7 +65,7 @@ class Member:
     def __init__(
         self, service: Service, partition: int, *, in_handler: Any = nothing, before_commit: Any = nothing
     ) -> None:
-        self.place = TopicPartition(service.pipeline.topic, partition)
+        self.location = TopicPartition(service.pipeline.topic, partition)
         self._service, handlers = service, Handlers()
         self.driver = SlowCommit(before_commit)
         self.stores = sql_stores(table=InboxTable(), consumer=service.name, driver=self.driver)
@@ -80,14 +80,14 @@ class Member:
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, event: RecordedEvent) -> Outcome:
-        message = Message(topic=self.place.topic, partition=self.place.partition, offset=0, key=b"1", value=b"{}")
+        message = Message(topic=self.location.topic, partition=self.location.partition, offset=0, key=b"1", value=b"{}")
         with psycopg.connect(self._service.dsn) as connection:
             delivered = finish(self._delivery.apply([Item(event=event, message=message)], connection, {}))
         return delivered.outcomes[0]
 
     def due(self) -> list[str]:
         with psycopg.connect(self._service.dsn) as connection:
-            return [row.event_id for row in finish(self.stores.park.find_due(connection, [self.place], 10))]
+            return [row.event_id for row in finish(self.stores.park.find_due(connection, [self.location], 10))]
 
 
 def wait_for_lock(service: Service, what: str) -> None:
@@ -164,7 +164,7 @@ def test_two_consumers_that_redo_one_chain_at_once_count_what_is_parked_once(fed
     assert member.deliver(two) is Outcome.PARKED
     assert member.deliver(one_) is Outcome.APPLIED
     with psycopg.connect(fed_service.dsn) as connection:
-        [row] = finish(member.stores.park.find_due(connection, [member.place], 10))
+        [row] = finish(member.stores.park.find_due(connection, [member.location], 10))
     redone = Item(event=two, message=row.message, parked=row)
 
     def redo(member: Member) -> Outcome:

@@ -216,7 +216,7 @@ def test_the_consumer_does_its_work_and_forgets_no_watermark(place: Place) -> No
     with opened_on(connect_pymysql(let_in(place, "consumer"))) as opened:
         assert opened.claim("1", "2") == {"1", "2"}
         finish(opened.inbox.release(opened.connection, ["2"]))
-        finish(opened.inbox.lock_marks(opened.connection, [B]))
+        finish(opened.inbox.lock_watermarks(opened.connection, [B]))
         opened.advance(Move(A, 0, 1), Move(B, 0, 0, parked=1))
         opened.add(1, gap(), aggregate=B)
         assert opened.wake({B: 1}) == 1

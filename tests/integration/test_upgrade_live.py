@@ -114,7 +114,7 @@ def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Tables]:
             spec.write_text(for_any_database(Pipeline.text("orders")))
             made = Tables(Dialect.POSTGRESQL, ledger, dsn, spec, lambda: psycopg.connect(dsn))
         else:
-            place: Place = ledger.place
+            place: Place = ledger.location
             made = Tables(place.dialect, ledger, place.dsn, place.spec, lambda: _open(place.address))
         assert made.init().returncode == 0
         yield made
@@ -139,7 +139,7 @@ def _ledger(request: pytest.FixtureRequest) -> Any:
         place = Place.on_mariadb(folder, mariadb)
         assert not isinstance(place.address, Path)
         ledger = MariaDbLedger(place.address)
-    ledger.place = place
+    ledger.location = place
     return ledger
 
 

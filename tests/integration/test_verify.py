@@ -140,7 +140,7 @@ def test_a_message_that_nobody_can_read_is_named(service: Service) -> None:
     service.send(Message(topic=service.pipeline.topic, key=b"1", value=b"{}"))
     found = verified(service, inbox=False)
     [told] = found.findings.told[DifferenceKind.UNREADABLE]
-    assert told.place.startswith(f"{service.pipeline.topic}[")
+    assert told.location.startswith(f"{service.pipeline.topic}[")
     with service.running():
         eventually(
             lambda: kinds(verified(service)) == {DifferenceKind.UNREADABLE: 1, DifferenceKind.PARKED: 1},

@@ -189,9 +189,9 @@ def _trace_inbox(under: Under, opened: Opened) -> None:
     with under("find the last purge"):
         finish(inbox.find_purge(connection))
     with under("find watermarks"):
-        opened.marks(A, B)
+        opened.watermarks(A, B)
     with under("lock watermarks"):
-        finish(inbox.lock_marks(connection, [A, B]))
+        finish(inbox.lock_watermarks(connection, [A, B]))
     with under("release claims"):
         finish(inbox.release(connection, ["1"]))
     with under("take claims back"):
@@ -217,7 +217,7 @@ def _trace_park(under: Under, opened: Opened) -> None:
     with under("count"):
         opened.counts()
     with under("find the topic-partitions of parked events"):
-        finish(park.find_places(connection))
+        finish(park.find_partitions(connection))
     with under("remove"):
         finish(park.remove(connection, [first.parked_id]))
 

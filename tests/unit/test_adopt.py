@@ -32,9 +32,9 @@ def adopted_from(config: Config, **aggregates: SequenceMode) -> Adopted:
     """Adopt a configuration, and hold that nothing of it is lost without a word."""
     adopted = adopt(config, aggregates, made_from="orders.json")
     after = rendered(adopted.spec)
-    told = {finding.place.path for finding in adopted.findings if finding.code not in {"CC951", "CC956"}}
+    told = {finding.location.path for finding in adopted.findings if finding.code not in {"CC951", "CC956"}}
     assert told == {difference.option for difference in differences(config, after)}
-    idle = {finding.place.path for finding in adopted.findings if finding.code == "CC951"}
+    idle = {finding.location.path for finding in adopted.findings if finding.code == "CC951"}
     assert idle == {*NormalizedConfig(config).idle} - after.options.keys()
     # By the rules: lint itself folds notes about defaults into one.
     before, now = ({rule.code for rule in RULES if any(rule.findings(each))} for each in (config, after))
@@ -44,7 +44,7 @@ def adopted_from(config: Config, **aggregates: SequenceMode) -> Adopted:
 
 
 def codes(adopted: Adopted, severity: Severity) -> set[str]:
-    return {finding.place.path for finding in adopted.findings if finding.severity is severity}
+    return {finding.location.path for finding in adopted.findings if finding.severity is severity}
 
 
 def test_a_teams_own_configuration_becomes_a_spec_with_its_names() -> None:
@@ -119,10 +119,10 @@ def test_what_a_spec_cannot_say_is_told_with_what_it_means(
 ) -> None:
     options = {option: value for option, value in {**FOREIGN, **change}.items() if value is not None}
     adopted = adopted_from(config_of(options))
-    [finding] = [finding for finding in adopted.findings if finding.place.path == told]
+    [finding] = [finding for finding in adopted.findings if finding.location.path == told]
     assert finding.severity is severity
     assert adopted.is_same == (severity is Severity.NOTE)
-    assert finding.place.line is not None
+    assert finding.location.line is not None
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_what_a_spec_cannot_say_is_told_with_what_it_means(
 )
 def test_a_difference_is_told_in_the_direction_that_it_has(change: Mapping[str, str], told: str, message: str) -> None:
     adopted = adopted_from(config_of({**FOREIGN, **change}))
-    [finding] = [finding for finding in adopted.findings if finding.place.path == told]
+    [finding] = [finding for finding in adopted.findings if finding.location.path == told]
     assert message in finding.message
 
 
@@ -167,7 +167,7 @@ def test_secrets_become_references_and_are_printed_nowhere() -> None:
     assert adopted.spec.database.password == "${env:ORDERS_CONNECTOR_DATABASE_PASSWORD}"
     jaas_reference = "${env:ORDERS_CONNECTOR_PRODUCER_OVERRIDE_SASL_JAAS_CONFIG}"
     assert adopted.spec.overrides["producer.override.sasl.jaas.config"] == jaas_reference
-    hidden = {finding.place.path for finding in adopted.findings if finding.code == "CC955"}
+    hidden = {finding.location.path for finding in adopted.findings if finding.code == "CC955"}
     assert hidden == {"database.password", "producer.override.sasl.jaas.config", "database.sslpassword"}
 
 

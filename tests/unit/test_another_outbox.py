@@ -59,7 +59,7 @@ def test_a_doctor_says_it_once(mode: str) -> None:
     [another] = [finding for finding in found if finding.code == "OP208"]
     assert another.message == MESSAGE
     assert [another] == [*another_outbox(slip, render(runs))]
-    assert "table.include.list" not in [finding.place.path for finding in found if finding.code != "OP208"]
+    assert "table.include.list" not in [finding.location.path for finding in found if finding.code != "OP208"]
 
 
 def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,31 +34,31 @@ class SpyClient:
 
 @contextmanager
 def kept(client: Any, **options: Any) -> Iterator[BackgroundPoller]:
-    keeper = BackgroundPoller(client, **options)
+    poller = BackgroundPoller(client, **options)
     try:
-        yield keeper
+        yield poller
     finally:
-        keeper.end()
+        poller.end()
 
 
 def test_partitions_that_were_paused_go_on_together() -> None:
     client = SpyClient()
-    with kept(client) as keeper:
-        keeper.pause(("t", 0))
-        keeper.pause(("t", 2))
+    with kept(client) as poller:
+        poller.pause(("t", 0))
+        poller.pause(("t", 2))
         assert client.paused == {("t", 0), ("t", 2)}
-        assert keeper.resume_all() == {("t", 0)}
-        assert keeper.resume_all() == set()
+        assert poller.resume_all() == {("t", 0)}
+        assert poller.resume_all() == set()
 
 
 def test_a_partition_that_comes_back_is_not_paused_any_more() -> None:
     client = SpyClient()
-    with kept(client) as keeper:
-        keeper.pause(("t", 0))
-        keeper.pause(("t", 1))
-        keeper.resume([("t", 0), ("t", 2)])
+    with kept(client) as poller:
+        poller.pause(("t", 0))
+        poller.pause(("t", 1))
+        poller.resume([("t", 0), ("t", 2)])
         assert client.paused == {("t", 1)}
-        assert keeper.paused_places == {("t", 1)}
+        assert poller.paused_partitions == {("t", 1)}
 
 
 def test_what_fails_while_it_polls_is_raised_by_the_next_poll_and_leaves_nothing_paused() -> None:
@@ -67,11 +67,11 @@ def test_what_fails_while_it_polls_is_raised_by_the_next_poll_and_leaves_nothing
             raise LookupError("a callback of the user's")
 
     client: Any = Broken()
-    with kept(client) as keeper:
-        with keeper.busy():
-            eventually(lambda: keeper._failure, "the keeper to fail")
+    with kept(client) as poller:
+        with poller.busy():
+            eventually(lambda: poller._failure, "the keeper to fail")
         with pytest.raises(LookupError):
-            keeper.poll(0, 1)
+            poller.poll(0, 1)
         assert client.paused == set()
 
 
@@ -112,15 +112,15 @@ def test_what_was_polled_before_its_partition_came_anew_is_dropped_though_the_re
             return Record(renewed, 7)
 
         def consume(self, _events: int, _seconds: float) -> list[Record]:
-            dropped.append(keeper.drop(renewed))  # as the callback does
+            dropped.append(poller.drop(renewed))  # as the callback does
             return [Record(renewed, 3)]
 
     dropped: list[list[int]] = []
     client: Any = Rebalanced()
-    with kept(client) as keeper:
-        assert [record.offset() for record in keeper.poll(0, 10)] == [3]
+    with kept(client) as poller:
+        assert [record.offset() for record in poller.poll(0, 10)] == [3]
         assert dropped == [[7]]
-        assert [record.offset() for record in keeper.poll(0, 1)] == [7], "where nothing comes between"
+        assert [record.offset() for record in poller.poll(0, 1)] == [7], "where nothing comes between"
 
 
 def test_what_the_other_thread_polls_last_is_dropped_too() -> None:
@@ -134,10 +134,10 @@ def test_what_the_other_thread_polls_last_is_dropped_too() -> None:
 
     client: Any = Slow()
     dropped: list[list[int]] = []
-    with kept(client) as keeper:
-        with keeper.busy():
+    with kept(client) as poller:
+        with poller.busy():
             assert polls.wait(10)
-        dropping = threading.Thread(target=lambda: dropped.append(keeper.drop(place)))
+        dropping = threading.Thread(target=lambda: dropped.append(poller.drop(place)))
         dropping.start()
         dropping.join(0.1)  # which would be enough for one that waits for nobody
         may_return.set()
@@ -161,7 +161,7 @@ class CountingClient(SpyClient):
 def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(caplog: pytest.LogCaptureFixture) -> None:
     client, handler_at = CountingClient(), [0.0]
     client_: Any = client
-    with kept(client_, limit_seconds=0.2, handler_at=lambda: handler_at[0]) as keeper, keeper.busy():
+    with kept(client_, limit_seconds=0.2, handler_at=lambda: handler_at[0]) as poller, poller.busy():
         eventually(lambda: caplog.records, "the keeper to give the handler up")
         polls = client.polls
         assert polls > 0
@@ -175,7 +175,7 @@ def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(capl
 
 def test_handlers_that_follow_each_other_are_polled_for_as_long_as_they_do(caplog: pytest.LogCaptureFixture) -> None:
     client: Any = CountingClient()
-    with kept(client, limit_seconds=0.2, handler_at=lambda: time.monotonic() - 0.1) as keeper, keeper.busy():
+    with kept(client, limit_seconds=0.2, handler_at=lambda: time.monotonic() - 0.1) as poller, poller.busy():
         eventually(lambda: client.polls > 0, "the first poll")
         began_at = time.monotonic()
         eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
@@ -186,11 +186,11 @@ def test_handlers_that_follow_each_other_are_polled_for_as_long_as_they_do(caplo
 
 def test_what_follows_each_other_without_a_poll_is_polled_for_as_if_it_were_one() -> None:
     client: Any = CountingClient()
-    with kept(client) as keeper:
-        keeper.stay()
+    with kept(client) as poller:
+        poller.stay()
 
         def is_polled_for() -> bool:
-            with keeper.busy():  # for much less time than the keeper's patience lasts
+            with poller.busy():  # for much less time than the keeper's patience lasts
                 return bool(eventually_polled(client, more_than=1, within_seconds=0.05))
 
         eventually(is_polled_for, "the keeper to poll in one of many short transactions")
@@ -198,7 +198,7 @@ def test_what_follows_each_other_without_a_poll_is_polled_for_as_if_it_were_one(
 
 def test_what_cannot_hang_is_polled_for_beyond_the_limit(caplog: pytest.LogCaptureFixture) -> None:
     client: Any = CountingClient()
-    with kept(client, limit_seconds=0.2) as keeper, keeper.busy(may_hang=False):
+    with kept(client, limit_seconds=0.2) as poller, poller.busy(may_hang=False):
         eventually(lambda: client.polls > 0, "the first poll")
         began_at = time.monotonic()
         eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
@@ -216,8 +216,8 @@ def eventually_polled(client: CountingClient, *, more_than: int, within_seconds:
 
 def test_to_stay_in_the_group_nothing_is_taken() -> None:
     client: Any = CountingClient()
-    with kept(client) as keeper:
-        keeper.stay()
+    with kept(client) as poller:
+        poller.stay()
     assert client.paused_at_poll == [{("t", 0), ("t", 1)}]
     assert client.paused == set()
 
@@ -233,7 +233,7 @@ def test_no_more_is_polled_at_once_than_so_many_bytes() -> None:
             return [Record(("t", 0), number) for number in range(1, events + 1)]
 
     client: Any = Full()
-    with kept(client) as keeper:
-        assert len(keeper.poll(0, 1000)) == 1000
-        assert len(keeper.poll(0, 1000, most_bytes=100)) == 51, "a portion of 50, of which each has three bytes"
-        assert len(keeper.poll(0, 1000, most_bytes=3)) == 1
+    with kept(client) as poller:
+        assert len(poller.poll(0, 1000)) == 1000
+        assert len(poller.poll(0, 1000, most_bytes=100)) == 51, "a portion of 50, of which each has three bytes"
+        assert len(poller.poll(0, 1000, most_bytes=3)) == 1

@@ -30,7 +30,7 @@ def test_an_option_that_the_connector_did_not_look_at_is_no_finding() -> None:
     answer: Answer = (200, {"configs": [{"definition": definition, "value": None}, looked_at]})
     with connect_that_answers(config=answer) as (client, _):
         found = client.validate({"connector.class": "x", "name": "orders"})
-    assert [(finding.place.path, finding.message) for finding in found] == [("database.hostname", "refused.")]
+    assert [(finding.location.path, finding.message) for finding in found] == [("database.hostname", "refused.")]
 
 
 def test_what_connect_says_twice_is_one_finding() -> None:

@@ -45,7 +45,7 @@ class Inbox:
     def __init__(self, watermark: int, *ids: str) -> None:
         self._watermark, self._ids = watermark, {*ids}
 
-    def marks_of(self, aggregates: Sequence[Any]) -> Iterator[Row]:
+    def watermarks_of(self, aggregates: Sequence[Any]) -> Iterator[Row]:
         yield from ((*aggregate, self._watermark) for aggregate in aggregates)
 
     def claimed(self, event_ids: Sequence[str]) -> set[str]:

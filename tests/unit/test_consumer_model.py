@@ -187,11 +187,11 @@ def test_what_is_at_hand_and_has_no_effects_yet_is_still_to_go(story: Story) -> 
     story.write_more(kind=GAPLESS, number=0, events=5)
     running = story.world.consumers[0]
     running.turn()
-    assert running.watch.progress().lag_events == 5
+    assert running.stats.progress().lag_events == 5
     go_round(story, 5)
     story.world.sleep(2.0)
     running.turn()
-    assert running.watch.progress().lag_events == 0
+    assert running.stats.progress().lag_events == 0
 
 
 def test_a_zombie_has_no_effects_once_its_successor_began(story: Story) -> None:
@@ -244,7 +244,7 @@ def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_aw
 
 def test_a_partition_that_comes_anew_is_read_anew_and_nothing_of_it_is_passed_over(story: Story) -> None:
     story.begin(events=1, room=10_000)
-    story.move_home(kind=LATEST, number=1, place=PLACES[2])
+    story.move_home(kind=LATEST, number=1, location=PLACES[2])
     story.write(kind=GAPLESS, number=0, fault=Fault(30), is_heard=True)
     go_round(story, 10)
     story.world.faults.clear()
@@ -315,7 +315,7 @@ def test_what_cannot_be_read_any_more_still_counts_among_those_that_block_its_ag
     apply(database, unreadable(parked.message, MessageError("the contract is another one"), parked))
     [row] = database.committed.rows.values()
     assert (row.parked.state, row.parked.blocks) == (state, True)
-    assert [mark.parked for mark in database.committed.marks.values()] == [1]
+    assert [mark.parked for mark in database.committed.watermarks.values()] == [1]
 
 
 def item(failure: Failure) -> Item:

@@ -91,7 +91,7 @@ def test_what_comes_out_of_the_park_is_locked_before_anything_else_and_taken_out
     assert deliver(redone, handler=noting(database), database=database).outcomes == [Outcome.APPLIED]
     assert database.steps == ["begin", "lock", "claim", "fence", "handler", "unpark", *FROM_THE_HANDLER]
     assert database.committed.rows == {}
-    assert [mark.parked for mark in database.committed.marks.values()] == [0]
+    assert [mark.parked for mark in database.committed.watermarks.values()] == [0]
 
 
 def test_a_failed_event_is_parked_instead_of_applied_and_those_behind_it_wait() -> None:
@@ -193,7 +193,7 @@ def test_a_partition_that_was_given_to_another_is_noticed_at_the_beginning_and_a
         take_away(make_event(1), None)
     with pytest.raises(PartitionLostError) as caught:
         deliver(make_event(1), handler=take_away, database=database)
-    assert caught.value.places == (HOME,)
+    assert caught.value.partitions == (HOME,)
     assert (database.steps.count("fence"), database.steps.count("store offsets")) == (1, looks - 1)
     assert database.committed.epochs[HOME].next_offset is None
     assert database.steps[-4:] == UNDONE
@@ -206,7 +206,7 @@ def test_a_watermark_that_moved_meanwhile_undoes_everything() -> None:
     def move(_event: RecordedEvent, _connection: object) -> None:
         from cdc_outbox.consumer.ordering import Watermark, aggregate_of
 
-        database.now.marks[aggregate_of(make_event(1))] = Watermark(1)
+        database.now.watermarks[aggregate_of(make_event(1))] = Watermark(1)
 
     with pytest.raises(WatermarkMovedError):
         deliver(make_event(1), handler=move, database=database)

@@ -28,46 +28,46 @@ def delivery(confirmed: int, reader: str = "42") -> DeliveryProof[int]:
 
 
 def test_the_newest_mark_that_was_passed_counts() -> None:
-    marks = [mark(1), mark(2), mark(3)]
-    assert decide(marks, delivery(3)).mark == mark(3)
-    assert decide(marks, delivery(3)).held_back == ""
-    verdict = decide(marks, delivery(2))
-    assert verdict.mark == mark(2)
+    watermarks = [mark(1), mark(2), mark(3)]
+    assert decide(watermarks, delivery(3)).checkpoint == mark(3)
+    assert decide(watermarks, delivery(3)).held_back == ""
+    verdict = decide(watermarks, delivery(2))
+    assert verdict.checkpoint == mark(2)
     assert verdict.held_back == "the slot orders_outbox is at 2, behind the mark 3 of 2026-01-01 12:03:00+0000"
 
 
 def test_a_position_is_passed_when_it_is_reached_and_not_before() -> None:
-    assert decide([mark(2)], delivery(2)).mark == mark(2)
-    assert decide([mark(2)], delivery(1)).mark is None
+    assert decide([mark(2)], delivery(2)).checkpoint == mark(2)
+    assert decide([mark(2)], delivery(1)).checkpoint is None
 
 
 def test_nothing_is_proven_while_nobody_reads() -> None:
     verdict = decide([mark(1), mark(1, reader="")], delivery(9, reader=""))
-    assert verdict.mark is None
+    assert verdict.checkpoint is None
     assert "no process reads the slot orders_outbox" in verdict.held_back
 
 
 def test_a_mark_of_another_reader_proves_nothing() -> None:
     # The slot may have been dropped and made again between the two, and then it starts behind every mark.
     verdict = decide([mark(1, reader="41"), mark(2, reader="")], delivery(9))
-    assert verdict.mark is None
+    assert verdict.checkpoint is None
     assert "got another reader" in verdict.held_back
-    assert decide([mark(1, reader="41"), mark(2)], delivery(9)).mark == mark(2)
-    assert decide([mark(1, reader="41"), mark(2)], delivery(1)).mark is None
+    assert decide([mark(1, reader="41"), mark(2)], delivery(9)).checkpoint == mark(2)
+    assert decide([mark(1, reader="41"), mark(2)], delivery(1)).checkpoint is None
 
 
 readers = st.sampled_from(["", "1", "2"])
-marks = st.lists(st.builds(mark, st.integers(0, 9), readers))
+watermarks = st.lists(st.builds(mark, st.integers(0, 9), readers))
 
 
-@given(marks, st.integers(0, 9), readers)
+@given(watermarks, st.integers(0, 9), readers)
 def test_only_a_mark_that_its_own_reader_passed_counts(
-    marks: list[Checkpoint[int]], confirmed: int, reader: str
+    watermarks: list[Checkpoint[int]], confirmed: int, reader: str
 ) -> None:
-    verdict = decide(marks, delivery(confirmed, reader))
-    passed = [mark for mark in marks if reader and mark.reader == reader and mark.position <= confirmed]
-    assert verdict.mark == (passed[-1] if passed else None)
-    assert verdict.mark is not None or verdict.held_back
+    verdict = decide(watermarks, delivery(confirmed, reader))
+    passed = [mark for mark in watermarks if reader and mark.reader == reader and mark.position <= confirmed]
+    assert verdict.checkpoint == (passed[-1] if passed else None)
+    assert verdict.checkpoint is not None or verdict.held_back
 
 
 def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:

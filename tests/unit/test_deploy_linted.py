@@ -17,5 +17,5 @@ def test_a_configuration_that_would_not_work_is_refused_before_anything_is_asked
     for attempt in (deployment.run, deployment.dry_run):
         with pytest.raises(ConnectorInvalidError) as caught:
             attempt()
-        assert [(finding.code, finding.place.line) for finding in caught.value.findings] == [("CC108", 12)]
+        assert [(finding.code, finding.location.line) for finding in caught.value.findings] == [("CC108", 12)]
     assert (client.mock_calls, database.mock_calls) == ([], [])

@@ -76,8 +76,8 @@ def in_database(monkeypatch: pytest.MonkeyPatch, connection: sqlite3.Connection,
     systems = Systems(connect=client, database=lambda: opened)
     found = Doctor(SPEC, systems, timings=QUICK_TIMINGS).look()
     client.close()
-    assert [finding.place.document for finding in found if finding.code == "OP101"] == ["connect"]
-    return [finding for finding in found if finding.place.document == "database"]
+    assert [finding.location.document for finding in found if finding.code == "OP101"] == ["connect"]
+    return [finding for finding in found if finding.location.document == "database"]
 
 
 def test_who_did_not_answer_is_not_said_to_be_nobody_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_topic_that_was_deleted_is_told_from_one_that_is_still_to_come(written
         brokers: Any = SimpleNamespace(find=lambda _names: {})
         systems = Systems(connect=client, brokers=brokers)
         diagnosis = Doctor(SPEC, systems, timings=QUICK_TIMINGS).look()
-        found = {finding.place.path: finding.code for finding in diagnosis if finding.place.document == "topics"}
+        found = {finding.location.path: finding.code for finding in diagnosis if finding.location.document == "topics"}
         client.close()
     assert found["outbox.event.customer"] == code
     assert set(found.values()) <= {code, "OP301"}
@@ -239,7 +239,7 @@ def test_a_hole_of_the_slot_that_the_connector_reads_is_told_though_the_spec_nam
     with running(RUNS | {"slot.name": "old"}) as (client, _):
         found = {each.code: each for each in diagnosed(client) if each.severity is Severity.ERROR}
     assert found.keys() == {"OP205", "DB513"}
-    assert str(found["DB513"].place) == "database old"
+    assert str(found["DB513"].location) == "database old"
 
 
 def test_a_connect_that_falls_silent_meanwhile_hides_nothing_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,7 +278,7 @@ def test_rows_that_a_connector_owes_are_told_without_a_database_and_not_as_chang
 
 def test_connectors_that_an_operator_keeps_are_a_note() -> None:
     with running() as (client, _):
-        client.cluster = replace(client.cluster, keeper=ManagedBy.STRIMZI)
+        client.cluster = replace(client.cluster, poller=ManagedBy.STRIMZI)
         [kept] = [
             each for each in Doctor(SPEC, Systems(connect=client), timings=QUICK_TIMINGS).look() if each.code == "OP209"
         ]
@@ -289,7 +289,7 @@ def test_without_any_address_each_system_is_named_once_and_the_spec_is_linted() 
     linted = parse_spec(f"{MINIMAL}overrides: {{max.queue.size: '2048'}}\n")
     found = Doctor(linted, Systems(), timings=QUICK_TIMINGS).look()
     assert found[0].code == "CC108"
-    assert [str(each.place) for each in found if each.code == "OP102"] == [
+    assert [str(each.location) for each in found if each.code == "OP102"] == [
         "connect orders",
         "database orders",
         "topics orders",

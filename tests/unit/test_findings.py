@@ -12,12 +12,14 @@ FINDINGS = [
     Finding(
         code="CC201",
         severity=Severity.ERROR,
-        place=Location(document="connectors/a b,c:d%.json", path="errors.tolerance", line=7),
+        location=Location(document="connectors/a b,c:d%.json", path="errors.tolerance", line=7),
         message="skipped: 100 %\nof them.",
         remedy="Leave it out.",
     ),
-    Finding(code="CC602", severity=Severity.WARNING, place=Location(document="stdin"), message="Größe\x1b[2J\u202e."),
-    Finding(code="CC110", severity=Severity.NOTE, place=Location(document="y.yaml", line=2), message="late."),
+    Finding(
+        code="CC602", severity=Severity.WARNING, location=Location(document="stdin"), message="Größe\x1b[2J\u202e."
+    ),
+    Finding(code="CC110", severity=Severity.NOTE, location=Location(document="y.yaml", line=2), message="late."),
 ]
 
 TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 1}}}

@@ -40,7 +40,7 @@ def changed_lines(before: str, after: str) -> list[str]:
 
 def test_the_configuration_that_everybody_copies_becomes_one_that_works() -> None:
     text, done = fix(D5, name="d5.json")
-    assert [(fixed.code, fixed.place.path, fixed.place.line) for fixed in done] == [
+    assert [(fixed.code, fixed.location.path, fixed.location.line) for fixed in done] == [
         ("CC102", "database.server.name", 10),
         ("CC302", "transforms.outbox.table.field.event.type", 16),
         ("CC601", "plugin.name", 3),

@@ -59,7 +59,7 @@ def test_every_key_and_item_knows_its_line() -> None:
 )
 def test_what_is_no_json_is_one_finding_with_its_line(text: str, line: int, message: str) -> None:
     [finding] = read_json(text, name="x.json").findings
-    assert (finding.code, finding.place.document, finding.place.line) == ("CC002", "x.json", line)
+    assert (finding.code, finding.location.document, finding.location.line) == ("CC002", "x.json", line)
     assert message in finding.message
 
 

@@ -39,7 +39,7 @@ def running_on(worker: str) -> Callable[[Asked], Answer]:
 )
 def test_a_cluster_that_is_said_to_be_strimzis_is_not_written_to(write: Callable[[ConnectClient], None]) -> None:
     with answering(lambda _asked: (200, {})) as (url, asked):
-        client = ConnectClient(Cluster(urls=(url,), keeper=ManagedBy.STRIMZI))
+        client = ConnectClient(Cluster(urls=(url,), managed_by=ManagedBy.STRIMZI))
         with pytest.raises(ConnectError, match="it would undo what is written by REST") as caught:
             write(client)
         client.restart("orders", only_failed=True)  # which no resource contradicts
@@ -50,7 +50,7 @@ def test_a_cluster_that_is_said_to_be_strimzis_is_not_written_to(write: Callable
 
 
 @pytest.mark.parametrize(
-    ("worker", "keeper", "refuses"),
+    ("worker", "managed_by", "refuses"),
     [
         (PODS, None, True),
         (PODS, ManagedBy.REST, False),
@@ -58,9 +58,9 @@ def test_a_cluster_that_is_said_to_be_strimzis_is_not_written_to(write: Callable
         ("connect-1:8083", None, False),
     ],
 )
-def test_strimzis_pods_are_seen_by_their_names(worker: str, keeper: ManagedBy | None, *, refuses: bool) -> None:
+def test_strimzis_pods_are_seen_by_their_names(worker: str, managed_by: ManagedBy | None, *, refuses: bool) -> None:
     with answering(running_on(worker)) as (url, _asked):
-        client = ConnectClient(replace(Cluster(urls=(url,)), keeper=keeper))
+        client = ConnectClient(replace(Cluster(urls=(url,)), managed_by=managed_by))
         if refuses:
             with pytest.raises(ConnectError, match="is a pod of Strimzi's KafkaConnect my-connect"):
                 client.refuse_kept()
@@ -104,7 +104,7 @@ def test_a_context_says_who_keeps_the_connectors(tmp_path: Path) -> None:
     (tmp_path / "cdc-outbox.yaml").write_text(text)
     cluster = read_contexts({}, named=tmp_path / "cdc-outbox.yaml").find("k8s").cluster()
     assert cluster is not None
-    assert cluster.keeper is ManagedBy.STRIMZI
+    assert cluster.managed_by is ManagedBy.STRIMZI
     (tmp_path / "cdc-outbox.yaml").write_text(text.replace("strimzi", "helm"))
     with pytest.raises(ConfigError, match="managed_by: is rest or strimzi"):
         read_contexts({}, named=tmp_path / "cdc-outbox.yaml")

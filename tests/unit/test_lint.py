@@ -26,12 +26,12 @@ def test_a_clean_configuration_has_no_findings(kind: ConnectorKind) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_hazard_is_found_at_its_line(case: Case) -> None:
     config = case.config()
-    found = [finding for finding in lint(config) if (finding.code, finding.place.path) == (case.code, case.at)]
+    found = [finding for finding in lint(config) if (finding.code, finding.location.path) == (case.code, case.at)]
     assert len(found) == 1, [str(finding) for finding in lint(config)]
     text = json.dumps(dict(config.options), indent=1).splitlines()
     where = [number for number, line in enumerate(text, 1) if line.startswith(f" {json.dumps(case.at)}:")]
     # What is missing is missed where the object begins.
-    assert found[0].place.line == (where or [1])[0]
+    assert found[0].location.line == (where or [1])[0]
     assert found[0].message.endswith(".")
     assert "hunter2" not in str(found[0])
 
@@ -179,7 +179,7 @@ def test_two_outboxes_behind_two_predicates_are_fine() -> None:
 def test_a_negated_predicate_is_read_the_other_way_round() -> None:
     negated: dict[str, str | None] = {"transforms.outbox.negate": "true"}
     [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, negated)))
-    assert (found.code, found.place.path, found.remedy) == ("CC505", "transforms.outbox.negate", "Leave it out.")
+    assert (found.code, found.location.path, found.remedy) == ("CC505", "transforms.outbox.negate", "Leave it out.")
     assert codes({**negated, "predicates.isOutbox.pattern": "__debezium-heartbeat.*"}) == []
 
 
@@ -287,16 +287,16 @@ def test_a_megabyte_of_unknown_options_is_judged_in_a_moment() -> None:
 )
 def test_only_an_option_that_is_nearly_the_same_is_offered(option: str, remedy: str) -> None:
     [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, {option: "x"})))
-    assert (found.place.path, found.remedy) == (option, remedy)
+    assert (found.location.path, found.remedy) == (option, remedy)
 
 
 def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:
     one, two = (config_of(CLEAN[ConnectorKind.POSTGRESQL], name=name) for name in ("one.json", "two.json"))
     found = lint_all([one, two])
     assert [finding.code for finding in found] == ["CC906", "CC902", "CC901", "CC904", "CC907"]
-    assert {finding.place.document for finding in found} == {"two.json"}
+    assert {finding.location.document for finding in found} == {"two.json"}
     assert all("one.json:" in finding.message for finding in found)
-    assert [finding.place.line for finding in found] == [2, 5, 12, 14, 16]
+    assert [finding.location.line for finding in found] == [2, 5, 12, 14, 16]
 
 
 def test_connectors_of_binlogs_may_share_neither_id_nor_history() -> None:

@@ -28,7 +28,7 @@ def lint_text(text: str, name: str = "x.json") -> list[Finding]:
 
 
 def test_the_configuration_that_everybody_copies_has_its_known_defects() -> None:
-    found = {(finding.code, finding.place.path, finding.place.line) for finding in lint_text(D5)}
+    found = {(finding.code, finding.location.path, finding.location.line) for finding in lint_text(D5)}
     assert found >= {
         ("CC102", "database.server.name", 10),
         ("CC302", "transforms.outbox.table.field.event.type", 16),
@@ -78,7 +78,7 @@ def test_a_configuration_is_found_in_every_form(content: Any, names: list[str], 
     assert [config.name for config in configs] == names
     lines = [number for number, line in enumerate(text.splitlines(), 1) if "errors.tolerance" in line]
     found = [finding for config in configs for finding in lint(config)]
-    assert [(finding.code, finding.place.line) for finding in found] == [("CC201", line) for line in lines]
+    assert [(finding.code, finding.location.line) for finding in found] == [("CC201", line) for line in lines]
 
 
 RESOURCE = {
@@ -113,7 +113,7 @@ def test_a_connector_is_found_among_resources_of_kubernetes(text: str) -> None:
     for name in ("-", "x.yaml"):
         [config], refused = find_in_text(text, name=name)
         assert (config.name, refused) == ("x", [])
-        assert [(finding.code, finding.place.line) for finding in lint(config)] == [("CC201", line)]
+        assert [(finding.code, finding.location.line) for finding in lint(config)] == [("CC201", line)]
 
 
 def test_connectors_in_several_documents_are_compared_with_each_other() -> None:
@@ -150,7 +150,7 @@ def test_what_render_writes_for_strimzi_is_read_and_clean(tmp_path: Path) -> Non
 
 def test_a_spec_is_one_document() -> None:
     [finding] = read_yaml(f"{MINIMAL}---\n{MINIMAL}", name="x.yaml").findings
-    assert (finding.code, finding.place.line) == ("SP001", 12)
+    assert (finding.code, finding.location.line) == ("SP001", 12)
     assert "several documents" in finding.message
 
 
@@ -198,7 +198,7 @@ def test_numbers_truths_and_nulls_are_what_connect_makes_of_them() -> None:
 )
 def test_what_cannot_be_linted_is_one_finding_with_its_line(text: str, name: str, code: str, line: int) -> None:
     found = [finding for finding in lint_text(text, name) if finding.code != "CC224"]
-    assert [(finding.code, finding.place.line) for finding in found] == [(code, line)]
+    assert [(finding.code, finding.location.line) for finding in found] == [(code, line)]
     assert "hunter2" not in str(found[0])
     assert not re.search(r"Error|codec|constructor", found[0].message)
 
@@ -276,7 +276,7 @@ def test_two_pipelines_of_a_binlog_share_nothing_unless_they_say_so() -> None:
     def found(more: str) -> list[tuple[str, int | None]]:
         texts = [MINIMAL.replace("postgresql", f"mariadb{more}").replace("orders", name) for name in ("a", "b")]
         configs = [config for text in texts for config in find_in_text(text, name="x.yaml")[0]]
-        return [(finding.code, finding.place.line) for finding in lint_all(configs)]
+        return [(finding.code, finding.location.line) for finding in lint_all(configs)]
 
     assert found("") == []
     assert found("\n  server_id: 7") == [("CC903", 5)]
@@ -286,7 +286,7 @@ def test_what_is_wrong_for_a_binlog_is_told_in_the_spec() -> None:
     text = f"{MINIMAL}history: {{topic: orders}}\noverrides:\n  snapshot.fetch.sise: 3\n"
     # That the history is in a topic that no changes of the schema go to is fine.
     [finding] = lint_text(text.replace("postgresql", "mariadb"), "x.yaml")
-    found = (finding.code, finding.place.path, finding.place.line)
+    found = (finding.code, finding.location.path, finding.location.line)
     assert found == ("CC101", "overrides.snapshot.fetch.sise", 13)
 
 
@@ -312,12 +312,12 @@ def test_a_table_of_any_name_is_rendered_clean(table: str) -> None:
 )
 def test_a_finding_in_a_spec_points_into_the_spec(more: str, code: str, path: str, line: int) -> None:
     found = [finding for finding in lint_text(MINIMAL + more, "x.yaml") if finding.code == code]
-    assert [(finding.place.path, finding.place.line) for finding in found] == [(path, line)]
+    assert [(finding.location.path, finding.location.line) for finding in found] == [(path, line)]
 
 
 def test_every_override_that_breaks_a_promise_is_found_at_once() -> None:
     text = f"{MINIMAL}overrides:\n  errors.tolerance: all\n  slot.name: x\n  tasks.max: 2\n"
-    assert [(finding.code, finding.place.line) for finding in lint_text(text, "x.yaml")] == [
+    assert [(finding.code, finding.location.line) for finding in lint_text(text, "x.yaml")] == [
         ("SP106", 12),
         ("SP106", 13),
         ("SP106", 14),

@@ -34,7 +34,7 @@ def behind(java_class: str, **options: str) -> dict[str, str | None]:
 
 def found(changes: Changes, kind: ConnectorKind = ConnectorKind.POSTGRESQL) -> list[tuple[str, str]]:
     findings = lint(config_of(changed(kind, changes)))
-    return [(finding.code, finding.place.path) for finding in findings]
+    return [(finding.code, finding.location.path) for finding in findings]
 
 
 def dated() -> dict[str, str | None]:
@@ -190,7 +190,7 @@ LOST: list[tuple[str, str, Changes, str]] = [
 @pytest.mark.parametrize(("code", "option", "changes", "says"), LOST)
 def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str, changes: Changes, says: str) -> None:
     findings = lint(config_of(changed(ConnectorKind.POSTGRESQL, changes)))
-    [finding] = [finding for finding in findings if (finding.code, finding.place.path) == (code, option)]
+    [finding] = [finding for finding in findings if (finding.code, finding.location.path) == (code, option)]
     assert says in finding.message
     assert {other.code for other in findings} <= {code, "CC215", "CC501"}
 

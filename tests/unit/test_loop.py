@@ -135,7 +135,7 @@ class Second:
         seconds = item.failure.retry_seconds
         self.rows[item.event_id] = row, None if seconds is None else self.clock + seconds
 
-    async def find_parked_places(self) -> set[TopicPartition]:
+    async def find_parked_partitions(self) -> set[TopicPartition]:
         return {PLACE} if self.rows else set()
 
     async def find_due(
@@ -206,10 +206,10 @@ def rig(
     for place in group.logs:
         group.give(place, client)
     limits, untyped = Limits(), cast("Any", client)
-    keeper = keeper_type(untyped)
+    poller = keeper_type(untyped)
     watch = ConsumerStats(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
     member = Membership(
-        client=untyped, keeper=keeper, offsets=done, ownership=ownership, partitions=partitions or _Partitions()
+        client=untyped, poller=poller, offsets=done, ownership=ownership, partitions=partitions or _Partitions()
     )
     subscribe(member, CONTRACT.topics, limits, watch)
     running = Loop(
@@ -218,10 +218,10 @@ def rig(
         contract=CONTRACT,
         limits=limits,
         retries=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
-        watch=watch,
+        stats=watch,
         waits=waits or _Waits(second),
     )
-    return running, client, keeper
+    return running, client, poller
 
 
 def _fields_of(message: Any) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class Fenced(Second):
     async def apply(self, items: Sequence[Item], *arguments: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         if len(items) == 8 and 8 not in self.sizes:
             self.sizes.append(8)
-            raise PartitionLostError("belongs to another consumer now", places=(PLACE,))
+            raise PartitionLostError("belongs to another consumer now", partitions=(PLACE,))
         return await super().apply(items, *arguments, stored=stored)
 
 
@@ -348,9 +348,9 @@ class Away(Second):
     async def finish(self, held: Mapping[TopicPartition, int]) -> None:
         self.waits("finish")
 
-    async def find_parked_places(self) -> set[TopicPartition]:
+    async def find_parked_partitions(self) -> set[TopicPartition]:
         self.waits("find_parked_places")
-        return await super().find_parked_places()
+        return await super().find_parked_partitions()
 
     async def find_due(self, owned: Iterable[TopicPartition], limit: int, most_bytes: float, *, counts: bool) -> Any:
         self.waits("find_due")
@@ -424,7 +424,7 @@ def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch
     monkeypatch.setattr(keeper_module, "_PATIENCE_SECONDS", 0.05)
     away, group = Away(step), Group([PLACE])
     append(group, PLACE, "a", 1)
-    running, client, keeper = rig(
+    running, client, poller = rig(
         away, group, BackgroundPoller, partitions=_AwayPartitions(away), waits=_AwayWaits(away)
     )
     served, polls = client.poll, []
@@ -439,6 +439,6 @@ def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch
     try:
         finish(running.run(lambda: away.step is None or time.monotonic() > until))
     finally:
-        keeper.end()
+        poller.end()
     assert away.step is None, "it never came to this step"
     assert away.is_polled, "the group's patience may have ended meanwhile"

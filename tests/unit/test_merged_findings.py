@@ -13,7 +13,7 @@ def finding(code: str, where: str = "database orders", severity: Severity = ERRO
     """Return a finding whose message and remedy are this text."""
     document, path = where.split()
     place = Location(document=document, path=path)
-    return Finding(code=code, severity=severity, place=place, message=text, remedy=text)
+    return Finding(code=code, severity=severity, location=place, message=text, remedy=text)
 
 
 def test_what_two_sources_find_is_told_as_the_first_says_it() -> None:

@@ -50,7 +50,7 @@ def judged(
     """Return the verdicts on events of one aggregate; all ids are unseen unless told otherwise."""
     memory = Memory(
         unseen={one.id or "" for one in events} if unseen is None else set(unseen),
-        marks={ONE: Watermark(last, parked)},
+        watermarks={ONE: Watermark(last, parked)},
         parked=set(is_parked),
         purged_before=purged_before,
     )
@@ -98,7 +98,7 @@ def test_a_list_is_judged_as_if_one_came_after_the_other() -> None:
         make_event(1, event_id="a"),
         make_event(4, event_id="d"),
     ]
-    memory = Memory(unseen={"a", "b", "d"}, marks={})
+    memory = Memory(unseen={"a", "b", "d"}, watermarks={})
     judgements = judge(events, memory, lambda _: Order(mode=GAPLESS))
     assert [judgement.verdict for judgement in judgements] == [NEXT, NEXT, DUPLICATE, GAP]
     [move] = moves_of([one for one in judgements if one.verdict is NEXT], {})
@@ -225,7 +225,7 @@ class Delivered(NamedTuple):
 def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Delivered], size: int) -> None:
     """Whatever is repeated, reordered or forged, in batches of any size: what is next was never seen, in sequence."""
     claimed: set[str] = set()
-    marks: dict[Aggregate, Watermark] = {}
+    watermarks: dict[Aggregate, Watermark] = {}
     applied: dict[str, list[int]] = {"a": [], "b": []}
     for start in range(0, len(deliveries), size):
         events = [
@@ -237,13 +237,13 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
             for one in deliveries[start : start + size]
         ]
         unseen = {one.id or "" for one in events} - claimed
-        judgements = judge(events, Memory(unseen=unseen, marks=marks), lambda _: Order(mode=GAPLESS))
-        set_aside = {one.event.id for one in judgements if one.verdict.is_set_aside or one.verdict is PARKED}
+        judgements = judge(events, Memory(unseen=unseen, watermarks=watermarks), lambda _: Order(mode=GAPLESS))
+        set_aside = {one.event.id for one in judgements if one.verdict.is_parked or one.verdict is PARKED}
         claimed |= unseen - set_aside
         done = [judgement for judgement in judgements if judgement.verdict is NEXT]
         for judgement in done:
             applied[judgement.event.aggregate_id].append(judgement.event.sequence or 0)
-        marks |= {move.aggregate: Watermark(move.after) for move in moves_of(done, marks)}
+        watermarks |= {move.aggregate: Watermark(move.after) for move in moves_of(done, watermarks)}
     for aggregate_id, numbers in applied.items():
         assert numbers == list(range(1, len(numbers) + 1))
-        assert marks.get(ONE._replace(aggregate_id=aggregate_id), Watermark()).last == len(numbers)
+        assert watermarks.get(ONE._replace(aggregate_id=aggregate_id), Watermark()).last == len(numbers)

@@ -103,7 +103,7 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
 )
 def test_each_defect_is_one_finding_with_its_place(facts: DatabaseFacts, code: str, path: str) -> None:
     findings = check_database(SPEC, facts)
-    assert [(finding.code, finding.place.path) for finding in findings] == ([(code, path)] if code else [])
+    assert [(finding.code, finding.location.path) for finding in findings] == ([(code, path)] if code else [])
     assert all(finding.remedy for finding in findings)
 
 
@@ -134,7 +134,7 @@ def test_messages_are_published_beside_another_outbox_too() -> None:
 def test_a_missing_column_is_named() -> None:
     columns = {name: kind for name, kind in COLUMNS.items() if name != "sequence"}
     [finding] = check_database(SPEC, replace(GOOD, table=replace(TABLE, columns=columns)))
-    assert (finding.code, finding.place.path) == ("DB303", "public.outbox.sequence")
+    assert (finding.code, finding.location.path) == ("DB303", "public.outbox.sequence")
 
 
 def test_a_role_that_the_worker_resolves_is_not_looked_for() -> None:
@@ -234,7 +234,7 @@ def test_what_works_is_told_apart_from_what_will_hurt(
     facts: DatabaseFacts, severity: str, code: str, path: str
 ) -> None:
     [finding] = check_database(SPEC, facts)
-    assert (str(finding.severity), finding.code, finding.place.path) == (severity, code, path)
+    assert (str(finding.severity), finding.code, finding.location.path) == (severity, code, path)
     assert finding.remedy
 
 
@@ -285,7 +285,7 @@ def test_a_payload_of_bytes_is_one_and_json_is_none() -> None:
     in_bytes = replace(SPEC, outbox=replace(SPEC.outbox, payload_type=PayloadType.BYTES))
     assert check_database(in_bytes, replace(GOOD, table=table(payload="bytea"))) == ()
     [finding] = check_database(in_bytes, GOOD)
-    assert (finding.code, finding.place.path) == ("DB304", "public.outbox.payload")
+    assert (finding.code, finding.location.path) == ("DB304", "public.outbox.payload")
     assert "another table" in finding.remedy
 
 

@@ -103,7 +103,7 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
 )
 def test_each_defect_is_one_finding_with_its_place(found: BinlogFacts, severity: str, code: str, path: str) -> None:
     [finding] = check_binlog_database(SPEC, found)
-    assert (str(finding.severity), finding.code, finding.place.path) == (severity, code, path)
+    assert (str(finding.severity), finding.code, finding.location.path) == (severity, code, path)
     assert finding.remedy
 
 

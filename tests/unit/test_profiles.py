@@ -101,7 +101,7 @@ def test_what_a_document_cannot_be_is_refused(profile: str) -> None:
         spec_of(profile, "mongodb")
     [finding] = caught.value.findings
     assert "of mongodb" in finding.message
-    assert finding.place.path in {"outbox.format", "outbox.payload_type"}
+    assert finding.location.path in {"outbox.format", "outbox.payload_type"}
 
 
 @pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
@@ -156,7 +156,7 @@ def test_what_cannot_be_is_refused_with_the_way_out(outbox: str, message: str) -
         parse_spec(f"{MINIMAL}outbox:\n  {{{outbox}}}\n")
     [finding] = caught.value.findings
     assert message in str(finding)
-    assert finding.place.line == 12
+    assert finding.location.line == 12
 
 
 def test_the_column_of_bytes_is_asked_for() -> None:
@@ -165,7 +165,7 @@ def test_the_column_of_bytes_is_asked_for() -> None:
     found = GOOD
     assert found.table is not None
     [finding] = check_outbox(parse_spec(text), found)
-    assert (finding.code, finding.place.path) == ("DB304", "public.outbox.payload")
+    assert (finding.code, finding.location.path) == ("DB304", "public.outbox.payload")
     assert "another table" in finding.remedy
     columns = {**found.table.columns, "payload": ColumnFacts("bytea")}
     assert check_outbox(parse_spec(text), replace(found, table=replace(found.table, columns=columns))) == ()

@@ -47,7 +47,7 @@ def test_every_form_of_a_line_is_read_with_its_number() -> None:
 )
 def test_what_is_refused_is_a_finding_with_its_line(text: str, line: int | None) -> None:
     [finding] = read_properties(text, name="x.properties").findings
-    assert (finding.code, finding.place.line) == ("CC002", line)
+    assert (finding.code, finding.location.line) == ("CC002", line)
 
 
 @given(st.text(st.sampled_from("ab=: \\\n\r\t#!u00dé8")))
@@ -59,7 +59,7 @@ def test_no_text_is_too_odd(text: str) -> None:
 @pytest.mark.parametrize("name", ["-", "x.properties", "worker.conf"])
 def test_a_connector_of_a_worker_without_a_cluster_is_linted_by_its_name_or_its_look(name: str) -> None:
     [config], refused = find_in_text(TEXT, name=name)
-    assert (refused, config.name, config.places("slot.name").line) == ([], "orders", 6)
+    assert (refused, config.name, config.locations("slot.name").line) == ([], "orders", 6)
     assert fix(TEXT, name=name) == (TEXT, [])
 
 

@@ -81,16 +81,16 @@ class Outbox:
 
 class Memory:
     def __init__(self) -> None:
-        self.marks: list[tuple[Checkpoint[Lsn], bool]] = []
+        self.watermarks: list[tuple[Checkpoint[Lsn], bool]] = []
 
     def find(self) -> list[Checkpoint[Lsn]]:
-        return [mark for mark, compared in self.marks if not compared]
+        return [mark for mark, compared in self.watermarks if not compared]
 
     def find_compared(self) -> Checkpoint[Lsn] | None:
-        return next((mark for mark, compared in reversed(self.marks) if compared), None)
+        return next((mark for mark, compared in reversed(self.watermarks) if compared), None)
 
     def record(self, mark: Checkpoint[Lsn], *, compared: bool = False) -> None:
-        self.marks.append((mark, compared))
+        self.watermarks.append((mark, compared))
 
     def forget_before(self, mark: Checkpoint[Lsn]) -> None:
         pass

@@ -29,7 +29,7 @@ def test_a_database_that_went_back_is_not_pruned(
 ) -> None:
     def find(*_: Any, **_options: Any) -> list[Finding]:
         place = Location(document="heartbeats", path="orders.heartbeat")
-        return [Finding(code="OP401", severity=Severity.ERROR, place=place, message=MESSAGE, remedy="")]
+        return [Finding(code="OP401", severity=Severity.ERROR, location=place, message=MESSAGE, remedy="")]
 
     monkeypatch.setattr(command, "heartbeat_findings", find)
     done = prune(tmp_path, BROKERS, *arguments)

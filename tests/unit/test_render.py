@@ -113,7 +113,7 @@ def test_an_override_that_breaks_a_promise_is_refused_with_its_line(option: str)
     with pytest.raises(ConfigError, match="cannot be overridden") as caught:
         render(spec)
     [finding] = caught.value.findings
-    assert (finding.code, finding.place.line, finding.place.document) == ("SP106", 12, "x.yaml")
+    assert (finding.code, finding.location.line, finding.location.document) == ("SP106", 12, "x.yaml")
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_patterns_match_this_table_of_a_binlog_and_nothing_else(database: str, t
 def test_an_override_that_breaks_a_promise_about_a_binlog_is_refused(option: str) -> None:
     with pytest.raises(ConfigError, match=f"{option} cannot be overridden") as caught:
         render(parse_spec(f"{BINLOG}overrides:\n  {option}: x\n"))
-    assert [finding.place.line for finding in caught.value.findings] == [12]
+    assert [finding.location.line for finding in caught.value.findings] == [12]
 
 
 @pytest.mark.parametrize(

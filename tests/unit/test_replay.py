@@ -55,7 +55,7 @@ class Busy:
         return [], []
 
     async def recall(self, events: Sequence[RecordedEvent]) -> Memory:
-        return Memory(unseen={one.id or "" for one in events}, marks={})
+        return Memory(unseen={one.id or "" for one in events}, watermarks={})
 
     async def apply(self, items: Sequence[Item], _held: object, _room: int) -> Delivered:
         self.tries += 1

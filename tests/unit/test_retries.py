@@ -197,9 +197,9 @@ def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_aga
     judge = poison(clock, inline_retry_seconds=2.0)
     judge.judge(ITEM, raised(ValueError()))
     clock.now = 60.0
-    judge.keep(lambda place: place == ITEM.place)
+    judge.keep(lambda place: place == ITEM.topic_partition)
     assert judge.judge(ITEM, raised(ValueError()))[1] is None, "its two seconds are over"
-    judge.keep(lambda place: place != ITEM.place)
+    judge.keep(lambda place: place != ITEM.topic_partition)
     assert judge.judge(ITEM, raised(ValueError()))[1] is not None
 
 

@@ -166,7 +166,7 @@ def test_lost_commits_are_noticed_on_a_connection_that_a_pooler_kept() -> None:
     now[0] = 30
     with pytest.raises(PartitionLostError) as caught:
         finish(session.compare(held, {quiet: 7}))
-    assert caught.value.places == (quiet,)
+    assert caught.value.partitions == (quiet,)
 
 
 @pytest.mark.parametrize("kind", [psycopg.errors.UndefinedTable, TableNotFoundError])

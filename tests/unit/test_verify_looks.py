@@ -73,13 +73,13 @@ class Pipeline:
     def topics(self) -> set[str]:
         return {*CONTRACT.topics}
 
-    def marks(self) -> Iterator[tuple[Any, ...]]:
+    def watermarks(self) -> Iterator[tuple[Any, ...]]:
         numbered = [each for each in self.applied if each.sequence is not None]
         if numbered:
             yield numbered[-1].source, "order", "1", numbered[-1].sequence
 
-    def marks_of(self, _aggregates: object) -> Iterator[tuple[Any, ...]]:
-        return self.marks()
+    def watermarks_of(self, _aggregates: object) -> Iterator[tuple[Any, ...]]:
+        return self.watermarks()
 
     def claimed(self, ids: Collection[str]) -> set[str]:
         return {*ids} & {each.id or "" for each in self.applied}

@@ -11,13 +11,13 @@ def test_a_remedy_is_printed_once_for_all_findings_that_it_is_for() -> None:
     for number in range(25):
         found = Difference(
             kind=DifferenceKind.BEHIND,
-            place=f"order/{number}",
+            location=f"order/{number}",
             events=1,
             message="not applied.",
             remedy="Does it run?" if number else "Look at it.",
         )
         findings.add(found, "order")
-    findings.add(Difference(kind=DifferenceKind.HOLE, place="order/1", events=1, message="accepted."), "order")
+    findings.add(Difference(kind=DifferenceKind.HOLE, location="order/1", events=1, message="accepted."), "order")
     lines = list(_text(Verified(sums=[Sums(aggregate_type="order")], findings=findings)))
     assert lines[2:] == [
         *(f"behind: order/{number}: not applied." for number in range(20)),

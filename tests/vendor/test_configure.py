@@ -56,7 +56,7 @@ def test_connects_validation_accepts_what_the_router_refuses(
 ) -> None:
     broken = config(transforms__outbox__table__op__invalid__behavior="nope")
     client = ConnectClient(outbox_stack.connect_cluster)
-    told = [finding for finding in client.validate(broken) if "transforms" in finding.place.path]
+    told = [finding for finding in client.validate(broken) if "transforms" in finding.location.path]
     client.close()
     assert told == []
     [refusal] = configure_check.refusals(broken)

@@ -132,7 +132,7 @@ def test_the_worker_refuses_it(proof: Answered, site: Site) -> None:
         changes is proof.changes: [
             finding.message
             for finding in client.validate(proof.config(changes, database=site.database))
-            if finding.place.path == proof.option
+            if finding.location.path == proof.option
         ]
         for changes in (proof.changes, proof.mended)
     }

@@ -43,7 +43,7 @@ def client(outbox_stack: Stack) -> Iterator[ConnectClient]:
 @published
 def test_the_worker_finds_nothing_wrong_but_that_the_server_is_not_there(client: ConnectClient, path: Path) -> None:
     [finding] = client.validate(config_of(path))
-    assert finding.place.path in {"database.hostname", "mongodb.connection.string"}
+    assert finding.location.path in {"database.hostname", "mongodb.connection.string"}
 
 
 @published

@@ -131,7 +131,7 @@ def test_the_worker_finds_nothing_wrong_but_that_the_server_is_not_there(
     client: ConnectClient, kind: DatabaseKind
 ) -> None:
     found = client.validate(render(spec_of(kind)))
-    assert [finding.place.path for finding in found] == [UNREACHABLE[kind]]
+    assert [finding.location.path for finding in found] == [UNREACHABLE[kind]]
 
 
 @pytest.fixture(scope="module")

@@ -71,20 +71,20 @@ def _without_ours(
 ) -> Iterator[MigrateOperation]:
     """Return what is the user's to decide: other tables, and columns and indexes of the outbox."""
     default = connection.dialect.default_schema_name
-    declared_as, ours = (table.schema or default, table.name), set(_places(declared, connection, find(connection)))
+    declared_as, ours = (table.schema or default, table.name), set(_keys(declared, connection, find(connection)))
     for operation in operations:
-        place = _place_of(operation, default)
-        if place == declared_as and not declared.table.adopted:
+        key = _key_of(operation, default)
+        if key == declared_as and not declared.table.adopted:
             if isinstance(operation, ModifyTableOps):
                 operation.ops[:] = [part for part in operation.ops if not _is_default_only(part)]
             if isinstance(operation, CreateTableOp | DropTableOp) or getattr(operation, "ops", None) == []:
                 continue
-        elif place in ours:
+        elif key in ours:
             continue
         yield operation
 
 
-def _places(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> Iterator[TableKey]:
+def _keys(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> Iterator[TableKey]:
     """Return the tables that nobody else looks after, with the partitions there are by now."""
     default = connection.dialect.default_schema_name
     for table in declared.tables(driver.dialect):
@@ -95,7 +95,7 @@ def _places(declared: DeclaredOutbox, connection: Connection, driver: Driver) ->
             yield declared.table.table.schema, name
 
 
-def _place_of(operation: MigrateOperation, default: str | None) -> TableKey | None:
+def _key_of(operation: MigrateOperation, default: str | None) -> TableKey | None:
     name = getattr(operation, "table_name", None)
     return None if name is None else (getattr(operation, "schema", None) or default, name)
 

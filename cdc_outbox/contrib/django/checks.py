@@ -51,7 +51,7 @@ def check_tables(*, databases: Sequence[str] | None = None, **_options: Any) -> 
         return []
     return [
         Warning(
-            f"{finding.place.path}: {finding.message}",
+            f"{finding.location.path}: {finding.message}",
             hint=_remedy(finding, wanted),
             id=f"{APP}.{finding.code}",
         )
@@ -83,8 +83,8 @@ def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterator[Finding]:
 
 
 def _error(code: str, path: object, message: str) -> Finding:
-    place = Location(document="database", path=str(path))
-    return Finding(code=code, severity=Severity.ERROR, place=place, message=message)
+    location = Location(document="database", path=str(path))
+    return Finding(code=code, severity=Severity.ERROR, location=location, message=message)
 
 
 def _remedy(finding: Finding, wanted: OutboxSettings) -> str | None:

@@ -23,7 +23,7 @@ class PayloadField(models.TextField):  # type: ignore[type-arg]
         """Ask PostgreSQL for text: its drivers would make objects of json."""
         return (f"cast({sql} as text)" if compiler.connection.vendor == "postgresql" else sql), params
 
-    def from_db_value(self, value: str | bytes | None, *_place: object) -> str | None:
+    def from_db_value(self, value: str | bytes | None, *_rest: object) -> str | None:
         """Return the payload that a row has."""
         return f"\\x{value.hex()}" if isinstance(value, bytes) else value
 
@@ -31,7 +31,7 @@ class PayloadField(models.TextField):  # type: ignore[type-arg]
 class UtcField(models.DateTimeField):  # type: ignore[type-arg]
     """A time that the column has in UTC without saying so, whatever the zone of project and connection is."""
 
-    def from_db_value(self, value: datetime | None, *_place: object) -> datetime | None:
+    def from_db_value(self, value: datetime | None, *_rest: object) -> datetime | None:
         """Return the time that a row has, whatever zone Django took it for."""
         return None if value is None else value.replace(tzinfo=UTC)
 

@@ -57,76 +57,76 @@ class Asyncpg(AsyncSendsAtOnce):
         self._block: Transaction | None = None
         self._aborted = False
 
-    async def joins_transaction(self, place: Connectable) -> bool:
+    async def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the protocol, which knows from the server's last answer; asyncpg opens nothing by itself."""
-        return place.is_in_transaction()
+        return connectable.is_in_transaction()
 
-    async def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch; the user's class of records must not reach our rows."""
         numbered, names = _number(sql)
         values = parameters or {}
-        with _translated(place):
+        with _translated(connectable):
             try:
-                rows = await place.fetch(numbered, *(values[name] for name in names), record_class=Record)
+                rows = await connectable.fetch(numbered, *(values[name] for name in names), record_class=Record)
             except InFailedSQLTransactionError:
                 self._aborted = True
                 raise
         self._aborted = False
         return [tuple(row) for row in rows]
 
-    async def prepare(self, place: Connectable, *, idle_seconds: float) -> None:
+    async def prepare(self, connectable: Connectable, *, idle_seconds: float) -> None:
         """Set the session; a level is nothing that a connection of asyncpg's would remember."""
-        _refuse_open(place)
+        _refuse_open(connectable)
         for sql in session_settings(self.dialect, idle_seconds=idle_seconds):
-            await self.fetch(place, sql)
+            await self.fetch(connectable, sql)
 
-    async def begin(self, place: Connectable) -> None:
+    async def begin(self, connectable: Connectable) -> None:
         """Start asyncpg's own transaction, so that the blocks of a handler are savepoints in it."""
-        _refuse_open(place)
-        with _translated(place):
-            block = place.transaction()  # which looks whether the connection is closed
+        _refuse_open(connectable)
+        with _translated(connectable):
+            block = connectable.transaction()  # which looks whether the connection is closed
             await block.start()
         self._block, self._aborted = block, False
 
-    def state(self, place: Connectable) -> TransactionState:
+    def state(self, connectable: Connectable) -> TransactionState:
         """Ask the protocol, and remember what the last statement of ours met."""
-        if _is_closed(place):
+        if _is_closed(connectable):
             return TransactionState.LOST
-        if not place.is_in_transaction():
+        if not connectable.is_in_transaction():
             return TransactionState.ENDED
         return TransactionState.ABORTED if self._aborted else TransactionState.OPEN
 
-    async def commit(self, place: Connectable) -> None:
+    async def commit(self, connectable: Connectable) -> None:
         """Ask whether the transaction is aborted, and commit; asyncpg keeps COMMIT's answer to itself."""
-        refuse_commit(self.state(place))
+        refuse_commit(self.state(connectable))
         with suppress(InFailedSQLTransactionError):
-            await self.fetch(place, _ASK)
-        refuse_commit(self.state(place))
+            await self.fetch(connectable, _ASK)
+        refuse_commit(self.state(connectable))
         block, self._block = self._block, None
         if block is None:
             raise TransactionEndedError("there is no transaction of ours to commit")
-        with _translated(place):
+        with _translated(connectable):
             await block.commit()
 
-    async def rollback(self, place: Connectable) -> None:
+    async def rollback(self, connectable: Connectable) -> None:
         """Undo what is open, if anything is."""
         block, self._block = self._block, None
-        if block is not None and not _is_closed(place):
+        if block is not None and not _is_closed(connectable):
             # It may break now, or be undone already by whoever ended it.
             with suppress(InterfaceError, PostgresError, OSError):
                 await block.rollback()
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Refuse: asyncpg has asynchronous connections only."""
-    raise wrong_kind(place, asynchronous=False)
+    raise wrong_kind(connectable, asynchronous=False)
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for a connection."""
-    if isinstance(place, Connection | PoolConnectionProxy):
+    if isinstance(connectable, Connection | PoolConnectionProxy):
         return Asyncpg()
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -144,26 +144,26 @@ def sqlstate_of(error: BaseException) -> str:
 _ASK = load(Dialect.POSTGRESQL, "session")["begin"].text
 
 
-def _refuse_open(place: Connectable) -> None:
-    if not _is_closed(place) and place.is_in_transaction():
+def _refuse_open(connectable: Connectable) -> None:
+    if not _is_closed(connectable) and connectable.is_in_transaction():
         raise already_open()
 
 
-def _is_closed(place: Connectable) -> bool:
+def _is_closed(connectable: Connectable) -> bool:
     """Tell whether nothing can be asked of the connection; what a pool has taken back raises."""
     try:
-        return place.is_closed()
+        return connectable.is_closed()
     except InterfaceError:
         return True
 
 
 @contextmanager
-def _translated(place: Connectable) -> Iterator[None]:
+def _translated(connectable: Connectable) -> Iterator[None]:
     with translated():
         try:
             yield
         except InterfaceError as error:
-            if _is_closed(place):  # asyncpg has no code for it
+            if _is_closed(connectable):  # asyncpg has no code for it
                 raise DatabaseUnavailableError(str(error)) from error
             raise
         except ConnectionError as error:  # the socket's own, which asyncpg lets pass

@@ -191,12 +191,14 @@ class Django(SendsAtOnce):
         self._committed = True
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a connection, or for the proxy that stands for each thread's own."""
     # Caches have proxies too, and no vendor.
-    vendor = getattr(place, "vendor", None) if isinstance(place, BaseDatabaseWrapper | ConnectionProxy) else None
+    vendor = (
+        getattr(connectable, "vendor", None) if isinstance(connectable, BaseDatabaseWrapper | ConnectionProxy) else None
+    )
     if vendor is None:
-        raise wrong_kind(place, asynchronous=False)
+        raise wrong_kind(connectable, asynchronous=False)
     if vendor not in _DIALECTS:
         raise OutboxError(
             f"{vendor} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
@@ -204,9 +206,9 @@ def find(place: object) -> Driver:
     return Django(_DIALECTS[vendor])
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Refuse: Django's connections are synchronous, also under its asynchronous views."""
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 def _refuse_open(connection: AnyConnection) -> None:

@@ -129,9 +129,9 @@ class _MySql:
         # Whatever class of cursors the user has chosen, the plain one returns tuples.
         self._cursor_class: Any = import_module(f"{package}.cursors").Cursor
 
-    def fetch(self, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    def fetch(self, connectable: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
         """Execute and fetch on a cursor of our own."""
-        with translated(), closing(_connection(place).cursor(self._cursor_class)) as cursor:
+        with translated(), closing(_connection(connectable).cursor(self._cursor_class)) as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
             return [tuple(map(_text, row)) for row in cursor.fetchall()] if cursor.description else []
 
@@ -141,9 +141,9 @@ class PyMySql(_MySql, SendsAtOnce):
 
     transaction_hint = "Connect without autocommit, or open the transaction with PyMySQL's `connection.begin()`."
 
-    def joins_transaction(self, place: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of PyMySQL's
+    def joins_transaction(self, connectable: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of PyMySQL's
         """Look at what the server said last; see :class:`~cdc_outbox.databases.drivers.Driver`."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
 
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
@@ -190,9 +190,9 @@ class MySqlClient(_MySql):
         "only: mysqlclient keeps to itself what MySQL says about it."
     )
 
-    def joins_transaction(self, place: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of mysqlclient's
+    def joins_transaction(self, connectable: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of mysqlclient's
         """Ask the connection, and in autocommit mode the server."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         with translated():
             if not connection.get_autocommit():
                 return True
@@ -201,17 +201,17 @@ class MySqlClient(_MySql):
             return self.fetch(connection, "select @@in_transaction") == [(1,)]
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a connection or cursor."""
-    package = _package(place)
+    package = _package(connectable)
     if package is None:
-        raise wrong_kind(place, asynchronous=False)
+        raise wrong_kind(connectable, asynchronous=False)
     return _DRIVERS[package](package)
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Refuse: there is nothing asynchronous in these packages."""
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 _DRIVERS: dict[str, type[PyMySql | MySqlClient]] = {"pymysql": PyMySql, "MySQLdb": MySqlClient}
@@ -223,15 +223,15 @@ _PLACES = {
 }
 
 
-def _package(place: object) -> str | None:
+def _package(connectable: object) -> str | None:
     """Return whose connection or cursor it is, by name: the other package may not be installed."""
-    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(place).__mro__)
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in type(connectable).__mro__)
     return next((_PLACES[name] for name in names if name in _PLACES), None)
 
 
-def _connection(place: Any) -> Any:  # noqa: ANN401
+def _connection(connectable: Any) -> Any:  # noqa: ANN401
     """Return a cursor's connection, or the connection that it is itself."""
-    return getattr(place, "connection", place)
+    return getattr(connectable, "connection", connectable)
 
 
 def _is_mariadb(connection: AnyConnection) -> bool:

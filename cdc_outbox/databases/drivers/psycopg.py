@@ -160,15 +160,15 @@ class Psycopg(_Psycopg, SendsAtOnce):
     def __init__(self) -> None:
         self._block: AbstractContextManager[object] | None = None
 
-    def joins_transaction(self, place: Connectable) -> bool:
+    def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         _refuse_pipeline(connection)
         return _joins(connection)
 
-    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
-        cursor = psycopg.Cursor(_connection(place), row_factory=tuple_row)
+        cursor = psycopg.Cursor(_connection(connectable), row_factory=tuple_row)
         cursor.adapters.register_dumper(list, _ListDumper)
         with translated():
             cursor.execute(sql, parameters)
@@ -232,16 +232,16 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
     def __init__(self) -> None:
         self._block: AbstractAsyncContextManager[object] | None = None
 
-    async def joins_transaction(self, place: AsyncConnectable) -> bool:
+    async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.AsyncDriver`."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         _refuse_pipeline(connection)
         return _joins(connection)
 
-    async def fetch(self, place: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
-            cursor = psycopg.AsyncCursor(_connection(place), row_factory=tuple_row)
+            cursor = psycopg.AsyncCursor(_connection(connectable), row_factory=tuple_row)
             cursor.adapters.register_dumper(list, _ListDumper)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
@@ -279,18 +279,18 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
                 await connection.execute("rollback")
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a synchronous connection or cursor."""
-    if isinstance(place, psycopg.Connection | psycopg.Cursor):
+    if isinstance(connectable, psycopg.Connection | psycopg.Cursor):
         return Psycopg()
-    raise wrong_kind(place, asynchronous=False)
+    raise wrong_kind(connectable, asynchronous=False)
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for an asynchronous connection or cursor."""
-    if isinstance(place, psycopg.AsyncConnection | psycopg.AsyncCursor):
+    if isinstance(connectable, psycopg.AsyncConnection | psycopg.AsyncCursor):
         return AsyncPsycopg()
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 def _later(steps: PQGen[Any], socket: int, meanwhile: Meanwhile) -> PQGen[Any]:
@@ -358,11 +358,11 @@ def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> boo
 
 
 @overload
-def _connection(place: Connectable) -> psycopg.Connection[Any]: ...
+def _connection(connectable: Connectable) -> psycopg.Connection[Any]: ...
 @overload
-def _connection(place: AsyncConnectable) -> psycopg.AsyncConnection[Any]: ...
-def _connection(place: Connectable | AsyncConnectable) -> AnyConnection:
-    return place.connection if isinstance(place, psycopg.Cursor | psycopg.AsyncCursor) else place
+def _connection(connectable: AsyncConnectable) -> psycopg.AsyncConnection[Any]: ...
+def _connection(connectable: Connectable | AsyncConnectable) -> AnyConnection:
+    return connectable.connection if isinstance(connectable, psycopg.Cursor | psycopg.AsyncCursor) else connectable
 
 
 def _joins(connection: AnyConnection) -> bool:

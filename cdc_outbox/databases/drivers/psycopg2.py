@@ -57,20 +57,20 @@ class Psycopg2(SendsAtOnce):
     style = PYFORMAT
     transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
 
-    def joins_transaction(self, place: Connectable) -> bool:
+    def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         if not connection.autocommit:
             return True
         if connection.get_transaction_status() == TRANSACTION_STATUS_IDLE:
             # `with connection:` opens a transaction in autocommit mode too, but at the first statement, and keeps to
             # itself that it will. So there is a first statement.
-            self.fetch(place, "select 1")
+            self.fetch(connectable, "select 1")
         return connection.get_transaction_status() in {TRANSACTION_STATUS_INTRANS, TRANSACTION_STATUS_INERROR}
 
-    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
-        with translated(), Cursor(_connection(place)) as cursor:
+        with translated(), Cursor(_connection(connectable)) as cursor:
             cursor.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
 
@@ -114,17 +114,17 @@ class Psycopg2(SendsAtOnce):
                     cursor.execute("rollback")
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a connection or cursor."""
     # psycopg2's own asynchronous mode answers before the server does.
-    if isinstance(place, Connection | Cursor) and not _connection(place).async_:
+    if isinstance(connectable, Connection | Cursor) and not _connection(connectable).async_:
         return _DRIVER
-    raise wrong_kind(place, asynchronous=False)
+    raise wrong_kind(connectable, asynchronous=False)
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Refuse: asyncio and psycopg2 do not go together."""
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -148,5 +148,5 @@ def sqlstate_of(error: BaseException) -> str:
 _DRIVER = Psycopg2()
 
 
-def _connection(place: Connectable) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
-    return place.connection if isinstance(place, Cursor) else place
+def _connection(connectable: Connectable) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
+    return connectable.connection if isinstance(connectable, Cursor) else connectable

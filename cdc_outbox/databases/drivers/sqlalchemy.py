@@ -95,25 +95,25 @@ class SqlAlchemy(_SqlAlchemy):
         self._begun: _Begun | None = None
         self._aborted = False
 
-    def joins_transaction(self, place: Connectable) -> bool:
+    def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`.
 
         ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
         """
-        session = _called(place)
+        session = _called(connectable)
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return False
         with translated():
             with _reaching():
-                connection = _connection(place)  # a session may open it only now
+                connection = _connection(connectable)  # a session may open it only now
             raw: Any = connection.connection.dbapi_connection
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
 
-    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on the connection; without parameters nothing in the text is one."""
         with translated():
             try:
-                connection = _connection(place)
+                connection = _connection(connectable)
                 if parameters is None:
                     result = connection.exec_driver_sql(sql, execution_options={**_PLAIN, "no_parameters": True})
                 else:
@@ -125,16 +125,16 @@ class SqlAlchemy(_SqlAlchemy):
             self._aborted = False
             return [tuple(row) for row in result] if result.returns_rows else []
 
-    def prepare(self, place: Connectable, *, idle_seconds: float) -> None:
+    def prepare(self, connectable: Connectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
         session_settings(self.dialect, idle_seconds=idle_seconds)  # which looks at the number
         self._idle_seconds = idle_seconds
-        self.begin(place)
-        self.rollback(place)
+        self.begin(connectable)
+        self.rollback(connectable)
 
-    def begin(self, place: Connectable) -> None:
+    def begin(self, connectable: Connectable) -> None:
         """Open the transaction of the session and, at once, that of the database."""
-        session = _called(place)
+        session = _called(connectable)
         _refuse_open(session)
         with translated(), _reaching():
             try:
@@ -145,12 +145,12 @@ class SqlAlchemy(_SqlAlchemy):
                 self._begun = _Begun.on(connection)
                 self._open(connection)
             except BaseException:
-                self.rollback(place)
+                self.rollback(connectable)
                 raise
 
-    def state(self, place: Connectable) -> TransactionState:
+    def state(self, connectable: Connectable) -> TransactionState:
         """Compare SQLAlchemy's transaction with the one that was begun, and ask the database's driver below it."""
-        begun, session = self._begun, _called(place)
+        begun, session = self._begun, _called(connectable)
         if begun is None:
             return TransactionState.ENDED
         if begun.connection.invalidated:
@@ -162,35 +162,35 @@ class SqlAlchemy(_SqlAlchemy):
         state = _in_transaction(begun.raw) if self.dialect is Dialect.SQLITE else raw_state(begun.raw)
         return TransactionState.ABORTED if state is TransactionState.OPEN and self._aborted else state
 
-    def flush(self, place: Connectable) -> None:
+    def flush(self, connectable: Connectable) -> None:
         """Send what objects of the session's have changed."""
-        session = _called(place)
+        session = _called(connectable)
         if isinstance(session, Session):
             with translated():
                 session.flush()
 
-    def commit(self, place: Connectable) -> None:
+    def commit(self, connectable: Connectable) -> None:
         """Flush and commit, after a look at what the database's driver says: SQLAlchemy believes every commit."""
-        refuse_commit(self.state(place))
-        self.flush(place)
-        self._ask(place)
-        refuse_commit(self.state(place))
+        refuse_commit(self.state(connectable))
+        self.flush(connectable)
+        self._ask(connectable)
+        refuse_commit(self.state(connectable))
         with translated():
-            _called(place).commit()
-        self._reset(place)
+            _called(connectable).commit()
+        self._reset(connectable)
 
-    def rollback(self, place: Connectable) -> None:
+    def rollback(self, connectable: Connectable) -> None:
         """Undo what is open, if anything is; a connection that cannot is thrown away."""
-        session = _called(place)
+        session = _called(connectable)
         try:
             session.rollback()
         except Exception:  # noqa: BLE001 - the server is gone, and so is the transaction
             with suppress(Exception):
                 session.invalidate()
-        self._reset(place)
+        self._reset(connectable)
 
-    def _reset(self, place: Connectable) -> None:
-        session, self._begun = _called(place), None
+    def _reset(self, connectable: Connectable) -> None:
+        session, self._begun = _called(connectable), None
         if isinstance(session, Session):
             with suppress(Exception):  # of a connection that breaks on its way back to the pool
                 session.reset()
@@ -217,18 +217,18 @@ class SqlAlchemy(_SqlAlchemy):
             raise OutboxError("each statement would commit itself", hint=self.transaction_hint)
         connection.exec_driver_sql(self._statements["begin"].text)
 
-    def _ask(self, place: Connectable) -> None:
+    def _ask(self, connectable: Connectable) -> None:
         """Look again after an answer of the server, where what is below does not show that an error ended it all."""
-        connection = _connection(_called(place))
+        connection = _connection(_called(connectable))
         if connection.dialect.driver in _SEEING:
             return
         name = "begin" if self.dialect is Dialect.POSTGRESQL else "ask"
         if getattr(connection.dialect, "is_mariadb", False):
             name = "ask_mariadb"
         try:
-            rows = self.fetch(place, self._statements[name].text)
+            rows = self.fetch(connectable, self._statements[name].text)
         except DBAPIError:
-            refuse_commit(self.state(place))
+            refuse_commit(self.state(connectable))
             raise
         if name == "ask_mariadb" and rows == [(0,)]:
             refuse_commit(TransactionState.ENDED)
@@ -241,53 +241,53 @@ class AsyncSqlAlchemy(_SqlAlchemy):
         super().__init__(dialect)
         self._driver = SqlAlchemy(dialect)
 
-    async def joins_transaction(self, place: AsyncConnectable) -> bool:
+    async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
         """Ask as the twin does."""
-        return await _run(place, self._driver.joins_transaction)
+        return await _run(connectable, self._driver.joins_transaction)
 
-    async def fetch(self, place: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    async def fetch(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch as the twin does."""
-        return await _run(place, self._driver.fetch, sql, parameters)
+        return await _run(connectable, self._driver.fetch, sql, parameters)
 
-    async def prepare(self, place: AsyncConnectable, *, idle_seconds: float) -> None:
+    async def prepare(self, connectable: AsyncConnectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
-        await _run(place, partial(self._driver.prepare, idle_seconds=idle_seconds))
+        await _run(connectable, partial(self._driver.prepare, idle_seconds=idle_seconds))
 
-    async def begin(self, place: AsyncConnectable) -> None:
+    async def begin(self, connectable: AsyncConnectable) -> None:
         """Open the transaction as the twin does."""
-        await _run(place, self._driver.begin)
+        await _run(connectable, self._driver.begin)
 
-    def state(self, place: AsyncConnectable) -> TransactionState:
+    def state(self, connectable: AsyncConnectable) -> TransactionState:
         """Compare as the twin does."""
-        return self._driver.state(_synchronous(place))
+        return self._driver.state(_synchronous(connectable))
 
-    async def flush(self, place: AsyncConnectable) -> None:
+    async def flush(self, connectable: AsyncConnectable) -> None:
         """Send what objects of the session's have changed."""
-        await _run(place, self._driver.flush)
+        await _run(connectable, self._driver.flush)
 
-    async def commit(self, place: AsyncConnectable) -> None:
+    async def commit(self, connectable: AsyncConnectable) -> None:
         """Flush and commit as the twin does."""
-        await _run(place, self._driver.commit)
+        await _run(connectable, self._driver.commit)
 
-    async def rollback(self, place: AsyncConnectable) -> None:
+    async def rollback(self, connectable: AsyncConnectable) -> None:
         """Undo as the twin does."""
-        await _run(place, self._driver.rollback)
+        await _run(connectable, self._driver.rollback)
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a session or connection."""
-    if not isinstance(place, Connection | Session | scoped_session):
-        raise wrong_kind(place, asynchronous=False)
-    return SqlAlchemy(_dialect(place))
+    if not isinstance(connectable, Connection | Session | scoped_session):
+        raise wrong_kind(connectable, asynchronous=False)
+    return SqlAlchemy(_dialect(connectable))
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for an asynchronous session or connection."""
-    if isinstance(place, AsyncConnection):
-        return AsyncSqlAlchemy(known_dialect(place.engine.dialect))
-    if isinstance(place, AsyncSession | async_scoped_session):
-        return AsyncSqlAlchemy(_dialect(_called(place).sync_session))
-    raise wrong_kind(place, asynchronous=True)
+    if isinstance(connectable, AsyncConnection):
+        return AsyncSqlAlchemy(known_dialect(connectable.engine.dialect))
+    if isinstance(connectable, AsyncSession | async_scoped_session):
+        return AsyncSqlAlchemy(_dialect(_called(connectable).sync_session))
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 def known_dialect(dialect: EngineDialect) -> Dialect:
@@ -339,13 +339,13 @@ _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 _IN_FAILED_TRANSACTION = "25P02"
 
 
-def _called(place: Any) -> Any:  # noqa: ANN401 - each kind yields its own
+def _called(connectable: Any) -> Any:  # noqa: ANN401 - each kind yields its own
     """Return the session that a registry of sessions has for this thread or task."""
-    return place() if isinstance(place, scoped_session | async_scoped_session) else place
+    return connectable() if isinstance(connectable, scoped_session | async_scoped_session) else connectable
 
 
-def _synchronous(place: AsyncConnectable) -> Connection | Session:
-    called = _called(place)
+def _synchronous(connectable: AsyncConnectable) -> Connection | Session:
+    called = _called(connectable)
     found: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
     return cast("Connection | Session", found)
 
@@ -356,13 +356,15 @@ def _refuse_open(session: Connection | Session) -> None:
         raise already_open("session")
 
 
-def _connection(place: Connectable) -> Connection:
-    return place if isinstance(place, Connection) else place.connection()
+def _connection(connectable: Connectable) -> Connection:
+    return connectable if isinstance(connectable, Connection) else connectable.connection()
 
 
-def _dialect(place: Connectable) -> Dialect:
+def _dialect(connectable: Connectable) -> Dialect:
     try:
-        return known_dialect(place.dialect if isinstance(place, Connection) else place.get_bind().dialect)
+        return known_dialect(
+            connectable.dialect if isinstance(connectable, Connection) else connectable.get_bind().dialect
+        )
     except UnboundExecutionError as error:
         raise OutboxError(
             "the session has no engine, or several, and nothing says which one has the outbox",
@@ -386,8 +388,8 @@ def _has_transaction(raw: Any) -> bool:  # noqa: ANN401 - any driver's connectio
         return False
 
 
-async def _run(place: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
-    result: Result = await _called(place).run_sync(function, *arguments)
+async def _run(connectable: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
+    result: Result = await _called(connectable).run_sync(function, *arguments)
     return result
 
 

@@ -103,19 +103,19 @@ class Sqlite3(SendsAtOnce):
     style = NAMED
     transaction_hint = "Say `begin` first, or leave the connection's isolation_level as sqlite3 sets it."
 
-    def joins_transaction(self, place: Connectable) -> bool:
+    def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the connection, and know when sqlite3 opens a transaction by itself before it writes."""
-        connection = _connection(place)
+        connection = _connection(connectable)
         if connection.in_transaction:
             return True
         # Python 3.12 has autocommit beside the older isolation_level, which counts unless autocommit is True or False.
         autocommit: object = getattr(connection, "autocommit", None)
         return not autocommit if isinstance(autocommit, bool) else connection.isolation_level is not None
 
-    def fetch(self, place: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+    def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
         with translated():
-            cursor = sqlite3.Cursor(_connection(place))
+            cursor = sqlite3.Cursor(_connection(connectable))
             cursor.row_factory = None
             try:
                 return [tuple(map(_text, row)) for row in cursor.execute(sql, parameters or {})]
@@ -151,23 +151,23 @@ class Sqlite3(SendsAtOnce):
             self.fetch(connection, "rollback")
 
 
-def find(place: object) -> Driver:
+def find(connectable: object) -> Driver:
     """Return the driver for a connection or cursor."""
-    if isinstance(place, sqlite3.Connection | sqlite3.Cursor):
+    if isinstance(connectable, sqlite3.Connection | sqlite3.Cursor):
         return _DRIVER
-    raise wrong_kind(place, asynchronous=False)
+    raise wrong_kind(connectable, asynchronous=False)
 
 
-def find_async(place: object) -> AsyncDriver:
+def find_async(connectable: object) -> AsyncDriver:
     """Refuse: there is nothing asynchronous in the module."""
-    raise wrong_kind(place, asynchronous=True)
+    raise wrong_kind(connectable, asynchronous=True)
 
 
 _DRIVER = Sqlite3()
 
 
-def _connection(place: Connectable) -> sqlite3.Connection:
-    return place.connection if isinstance(place, sqlite3.Cursor) else place
+def _connection(connectable: Connectable) -> sqlite3.Connection:
+    return connectable.connection if isinstance(connectable, sqlite3.Cursor) else connectable
 
 
 def _text(value: Any) -> Any:  # noqa: ANN401 - SQLite's own variety

@@ -87,10 +87,10 @@ def raw_state(raw: object) -> TransactionState:
     return TransactionState.OPEN
 
 
-def already_open(place: str = "connection") -> OutboxError:
+def already_open(connectable: str = "connection") -> OutboxError:
     """Return the error of what has a transaction where one is to be opened."""
     hint = "Commit or roll back first, or pass another one: here the transaction is opened for you."
-    return OutboxError(f"the {place} has a transaction already", hint=hint)
+    return OutboxError(f"the {connectable} has a transaction already", hint=hint)
 
 
 def refuse_commit(state: TransactionState) -> None:

@@ -75,8 +75,8 @@ def _refuse_others(config: Config) -> None:
         )
         remedy = "Only a connector of an outbox becomes a spec."
     if message:
-        place = config.places(where)
-        finding = Finding(code="CC957", severity=Severity.ERROR, place=place, message=message, remedy=remedy)
+        location = config.locations(where)
+        finding = Finding(code="CC957", severity=Severity.ERROR, location=location, message=message, remedy=remedy)
         raise ConfigError("there is nothing to adopt", field=where, findings=(finding,))
 
 
@@ -125,7 +125,7 @@ class _Draft:
         self._comment(made_from)
         text = written(self.content, self.comments)
         spec, findings = parse_spec(text), tuple(self._findings())
-        order = sorted(findings, key=lambda found: (found.place.line or 0, found.code, found.place.path))
+        order = sorted(findings, key=lambda found: (found.location.line or 0, found.code, found.location.path))
         return Adopted(text=text, spec=spec, findings=tuple(order))
 
     def _findings(self) -> Iterator[Finding]:
@@ -147,8 +147,8 @@ class _Draft:
             yield self._finding("CC956", Severity.NOTE, "connector.class", message, remedy)
 
     def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:
-        place = self.config.places(option)
-        return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)
+        location = self.config.locations(option)
+        return Finding(code=code, severity=severity, location=location, message=message, remedy=remedy)
 
     def _modes(self) -> dict[str, SequenceMode]:
         numbered = self.seen.is_ours and self.seen.is_numbered

@@ -251,7 +251,7 @@ def consequence_of(difference: OptionDifference, before: Config, after: Config) 
     return Finding(
         code=code,
         severity=_GRADES[code],
-        place=before.places(difference.option),
+        location=before.locations(difference.option),
         message=f"{difference.option} {message}",
         remedy=remedy,
     )

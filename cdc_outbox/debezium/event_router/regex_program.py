@@ -129,14 +129,14 @@ class Match:
     text: str
     start: int
     end: int
-    places: Mapping[int, int]
+    positions: Mapping[int, int]
     names: Mapping[str, int]
 
     def __getitem__(self, group: int | str) -> str | None:
         number = self.names[group] if isinstance(group, str) else group
         if number == 0:
             return self.text[self.start : self.end]
-        start, end = self.places.get(2 * number), self.places.get(2 * number + 1)
+        start, end = self.positions.get(2 * number), self.positions.get(2 * number + 1)
         return None if start is None or end is None else self.text[start:end]
 
 
@@ -171,7 +171,7 @@ class Pattern:
                 found = search.match(start)
                 if found is not None:
                     end, marks = found
-                    return Match(text, start, end, _places(marks), self.names)
+                    return Match(text, start, end, _positions(marks), self.names)
             return None
         finally:
             allowance = _ALLOWANCE.get()
@@ -179,13 +179,13 @@ class Pattern:
                 allowance.steps -= _MOST_STEPS - steps[0]
 
 
-def _places(marks: Marks) -> Mapping[int, int]:
+def _positions(marks: Marks) -> Mapping[int, int]:
     """Return the last place of each slot."""
-    places: dict[int, int] = {}
+    positions: dict[int, int] = {}
     while marks is not None:
-        slot, place, marks = marks
-        places.setdefault(slot, place)
-    return places
+        slot, position, marks = marks
+        positions.setdefault(slot, position)
+    return positions
 
 
 class _Search:
@@ -209,37 +209,37 @@ class _Search:
         return None
 
     def _follow(
-        self, at: int, place: int, marks: Marks, ways: list[tuple[int, int, Marks]]
+        self, at: int, position: int, marks: Marks, ways: list[tuple[int, int, Marks]]
     ) -> tuple[int, Marks] | None:
         """Follow one way to its end; the other ways that it passes are added."""
-        while self._is_new(at, place):
+        while self._is_new(at, position):
             if at == len(self._program):
-                return (place, marks) if place == len(self.text) or not self._is_whole else None
+                return (position, marks) if position == len(self.text) or not self._is_whole else None
             match self._program[at]:
                 case Atom(pattern):
-                    found = pattern.match(self.text, place)
+                    found = pattern.match(self.text, position)
                     if found is None:
                         return None
-                    at, place = at + 1, found.end()
+                    at, position = at + 1, found.end()
                 case Fork(first, second):
-                    ways.append((at + second, place, marks))
+                    ways.append((at + second, position, marks))
                     at += first
                 case Jump(offset):
                     at += offset
                 case Mark(slot):
-                    at, marks = at + 1, (slot, place, marks)
+                    at, marks = at + 1, (slot, position, marks)
                 case Look(program, is_negated):
-                    ahead = _Search(program, self.text, steps=self._steps).match(place, marks)
+                    ahead = _Search(program, self.text, steps=self._steps).match(position, marks)
                     if (ahead is None) is not is_negated:
                         return None
                     at, marks = at + 1, marks if ahead is None else ahead[1]
         return None
 
-    def _is_new(self, at: int, place: int) -> bool:
+    def _is_new(self, at: int, position: int) -> bool:
         """Tell whether no way has come here before, and count the step; what came here has failed."""
-        if (at, place) in self._seen:
+        if (at, position) in self._seen:
             return False
-        self._seen.add((at, place))
+        self._seen.add((at, position))
         self._steps[0] -= 1
         if self._steps[0] < 0:
             raise ConfigError(

@@ -55,9 +55,9 @@ def explanations() -> dict[str, Explanation]:
     return {found.code: found for prefix in _PREFIXES for found in _read(prefix)}
 
 
-def explained(code: str, place: Location, message: str, remedy: str = "") -> Finding:
+def explained(code: str, location: Location, message: str, remedy: str = "") -> Finding:
     """Return a finding that is as severe as its code's explanation says."""
-    return Finding(code=code, severity=explanations()[code].severity, place=place, message=message, remedy=remedy)
+    return Finding(code=code, severity=explanations()[code].severity, location=location, message=message, remedy=remedy)
 
 
 def page() -> str:

@@ -85,7 +85,7 @@ def _unjudged(config: Config) -> Finding:
     return Finding(
         code="CC122",
         severity=Severity.WARNING,
-        place=config.places("connector.class"),
+        location=config.locations("connector.class"),
         message="its regular expressions take too long: what some of them match was not looked at.",
         remedy="Simplify them, or list fewer.",
     )
@@ -93,11 +93,11 @@ def _unjudged(config: Config) -> Finding:
 
 def _folded(findings: Sequence[Finding]) -> Finding:
     """Return one note in the place of several about defaults."""
-    named = ", ".join(f"{finding.place.path} ({finding.code})" for finding in findings)
+    named = ", ".join(f"{finding.location.path} ({finding.code})" for finding in findings)
     return Finding(
         code="CC119",
         severity=Severity.NOTE,
-        place=findings[0].place,
+        location=findings[0].location,
         message=f"defaults that suit few outboxes: {named}.",
         remedy="`cdc-outbox explain CODE` says what each does.",
     )
@@ -110,4 +110,4 @@ def lint_all(configs: Sequence[Config]) -> tuple[Finding, ...]:
 
 
 def _in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda found: (found.place.document, found.place.line or 0, found.code)))
+    return tuple(sorted(findings, key=lambda found: (found.location.document, found.location.line or 0, found.code)))

@@ -43,11 +43,11 @@ class Fixed:
     """What was mended: the finding's code, where it stood, and what stands there now."""
 
     code: str
-    place: Location
+    location: Location
     change: str
 
     def __str__(self) -> str:
-        return f"{self.place}: fixed {self.code}: {self.change}"
+        return f"{self.location}: fixed {self.code}: {self.change}"
 
 
 def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[Fixed]]:
@@ -77,7 +77,7 @@ def _steps(text: str, name: str, version: Version) -> Iterator[tuple[str, Fixed]
                 edits = fixer(config, hit.option) if fixer else ()
                 mended = _edited(text, name, config, edits) if edits else None
                 if mended is not None:
-                    yield mended, Fixed(code=rule.code, place=config.places(hit.option), change=_told(edits))
+                    yield mended, Fixed(code=rule.code, location=config.locations(hit.option), change=_told(edits))
 
 
 def _edited(text: str, name: str, config: Config, edits: tuple[Edit, ...]) -> str | None:
@@ -87,7 +87,7 @@ def _edited(text: str, name: str, config: Config, edits: tuple[Edit, ...]) -> st
         document = read_text(edited or "", name=name)
         if edited is None or document.findings:
             return None
-        patch, path = Patch(edited, document), config.places.path(edit.option)
+        patch, path = Patch(edited, document), config.locations.path(edit.option)
         if not edit.name:
             edited = patch.remove(path)
         elif edit.name != edit.option:

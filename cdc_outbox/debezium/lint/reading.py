@@ -26,8 +26,8 @@ class InDocument:
 
     def __call__(self, option: str) -> Location:
         """Return an option's place, or that of what it would stand in."""
-        place = self.document.place(self.path(option))
-        return Location(document=place.document, path=option, line=place.line)
+        location = self.document.location(self.path(option))
+        return Location(document=location.document, path=option, line=location.line)
 
     def path(self, option: str) -> Path:
         """Return an option's path, or the one that it would have."""
@@ -97,8 +97,8 @@ class _Reading:
         if "name" in texts and texts["name"] != name:
             message = f"the configuration's own name is {texts['name']!r}, and Connect refuses two of them."
             self.findings.append(self._document.error("CC005", (*path, "name"), message, "Leave it out there."))
-        places = InDocument(self._document, path, aliases)
-        return Config(name=name, options=texts, places=places, version=self._version)
+        locations = InDocument(self._document, path, aliases)
+        return Config(name=name, options=texts, locations=locations, version=self._version)
 
     def _strimzi(self, options: Any, spec: Any, resource: Any, path: Path) -> Config:  # noqa: ANN401
         within, meta = (*path, "spec"), resource.get("metadata")
@@ -108,8 +108,8 @@ class _Reading:
             if isinstance(spec.get(key), str | int):
                 texts[option], aliases[option] = str(spec[key]), (*within, key)
         name = meta.get("name") if isinstance(meta, dict) else ""
-        places = InDocument(self._document, (*within, "config"), aliases)
-        return Config(name=str(name or ""), options=texts, places=places, version=self._version)
+        locations = InDocument(self._document, (*within, "config"), aliases)
+        return Config(name=str(name or ""), options=texts, locations=locations, version=self._version)
 
     def _texts(self, options: Mapping[str, Any], path: Path) -> Iterator[tuple[str, str]]:
         for option, value in options.items():

@@ -51,7 +51,7 @@ class Rule:
             yield Finding(
                 code=self.code,
                 severity=self.severity,
-                place=config.places(hit.option),
+                location=config.locations(hit.option),
                 message=hit.message,
                 remedy=hit.remedy,
             )

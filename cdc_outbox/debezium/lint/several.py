@@ -21,7 +21,7 @@ def compare(configs: Sequence[Config]) -> Iterator[Finding]:
                 yield Finding(
                     code=code,
                     severity=severity,
-                    place=config.places(option),
+                    location=config.locations(option),
                     message=f"{message} (as in {_where(first, option)}).",
                     remedy=remedy,
                 )
@@ -128,12 +128,12 @@ def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
             yield Finding(
                 code="CC907",
                 severity=Severity.WARNING,
-                place=config.places(option),
+                location=config.locations(option),
                 message=f"{table} is published twice (also as in {_where(first, option)}).",
                 remedy="Leave it to one connector.",
             )
 
 
 def _where(config: Config, option: str) -> str:
-    place = config.places(option)
-    return place.document if place.line is None else f"{place.document}:{place.line}"
+    location = config.locations(option)
+    return location.document if location.line is None else f"{location.document}:{location.line}"

@@ -46,7 +46,7 @@ class _InSpec:
     spec: Spec
 
     def __call__(self, option: str) -> Location:
-        return self.spec.document.place(self.path(option))
+        return self.spec.document.location(self.path(option))
 
     def path(self, option: str) -> Path:
         """Return the path of what an option is made of."""
@@ -64,7 +64,7 @@ def rendered(spec: Spec, version: Version = NEWEST) -> Config:
     return Config(
         name=spec.name,
         options=render(spec),
-        places=_InSpec(spec),
+        locations=_InSpec(spec),
         version=version,
         expands_shapes=spec.database.kind.has_dialect,
     )
@@ -79,8 +79,8 @@ def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Con
     try:
         refuse_file(spec)
     except ConfigError as error:
-        place = document.place(("database", "kind"))
-        return [], [Finding(code="SP108", severity=Severity.NOTE, place=place, message=f"{error}.")]
+        location = document.location(("database", "kind"))
+        return [], [Finding(code="SP108", severity=Severity.NOTE, location=location, message=f"{error}.")]
     try:
         return [rendered(spec, version)], []
     except ConfigError as error:

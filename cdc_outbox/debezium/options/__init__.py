@@ -262,7 +262,7 @@ def unfold(content: Mapping[str, Any]) -> dict[str, dict[str, Option]]:
 
 def options_in(content: Mapping[str, Any], version: str) -> dict[str, Option]:
     """Return the options of one version of a stored file, by name."""
-    order = {each: place for place, each in enumerate(content["versions"])}
+    order = {each: index for index, each in enumerate(content["versions"])}
     at, newest = order[version], len(order) - 1
     options = map(option_of, content["options"])
     return {

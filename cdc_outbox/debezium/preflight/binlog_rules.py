@@ -193,7 +193,7 @@ def _check_table(spec: Spec, table: BinlogTable | None) -> Iterator[Finding]:
 
 
 def _check_column(spec: Spec, column: str, facts: BinlogColumn) -> Iterator[Finding]:
-    place, quoted = f"{_name(spec)}.{column}", spec.outbox.table_in(Dialect.MYSQL).quoted
+    location, quoted = f"{_name(spec)}.{column}", spec.outbox.table_in(Dialect.MYSQL).quoted
     columns = spec.outbox.columns
     needed = {
         columns.id: UUID_LENGTH,
@@ -204,16 +204,16 @@ def _check_column(spec: Spec, column: str, facts: BinlogColumn) -> Iterator[Find
         say = warning if spec.outbox.adopted else error
         message = f"it takes {facts.length} characters, and {needed} are written."
         remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} varchar({needed}) not null"
-        yield say("DB314", place, message, remedy)
+        yield say("DB314", location, message, remedy)
     if not facts.not_null and column in {columns.id, columns.aggregate_type, columns.aggregate_id}:
         message = "it may be null: the router fails on such a row, or a consumer on its message."
         remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} … not null"
-        yield warning("DB315", place, message, remedy)
+        yield warning("DB315", location, message, remedy)
     free = {columns.aggregate_id, columns.payload, *spec.outbox.header_columns}
     if column in free and facts.charset and facts.charset != "utf8mb4":
         message = f"its character set is {facts.charset}, which has not every character."
         remedy = f"alter table {quoted} convert to character set utf8mb4 collate utf8mb4_bin"
-        yield warning("DB362", place, message, remedy)
+        yield warning("DB362", location, message, remedy)
 
 
 def _wanted(spec: Spec) -> Mapping[str, tuple[str, ...]]:

@@ -32,5 +32,5 @@ def another_database(found: str, wanted: str) -> Iterator[Finding]:
 
 
 def _finding(severity: Severity, code: str, path: str, message: str, remedy: str) -> Finding:
-    place = Location(document="database", path=path)
-    return Finding(code=code, severity=severity, place=place, message=message, remedy=remedy)
+    location = Location(document="database", path=path)
+    return Finding(code=code, severity=severity, location=location, message=message, remedy=remedy)

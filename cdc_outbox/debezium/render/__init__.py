@@ -266,9 +266,9 @@ def _refuse_overrides(spec: Spec, rendered: dict[str, str]) -> None:
         if reason:
             finding = spec.document.error("SP106", ("overrides", option), f"cannot be overridden: {reason}.")
             findings.append(finding)
-            first = first or f"{finding.place}: {option} cannot be overridden: {reason}"
+            first = first or f"{finding.location}: {option} cannot be overridden: {reason}"
     if findings:
-        raise ConfigError(first, field=findings[0].place.path, findings=tuple(findings))
+        raise ConfigError(first, field=findings[0].location.path, findings=tuple(findings))
 
 
 def topics_of(spec: Spec) -> list[Topic]:

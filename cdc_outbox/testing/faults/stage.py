@@ -41,7 +41,7 @@ from cdc_outbox.testing.faults.scenarios import FaultKind
 _MAX_TRIES = 5
 """How often a delivery is repeated that is worth it: a struck one needs one more."""
 
-_PLACE = re.compile(r" at \S+:\d+(?:: .*)?$")
+_LOCATION = re.compile(r" at \S+:\d+(?:: .*)?$")
 """What an error says of where it was raised; that is the probe, seen from the consumer."""
 
 AnyConsumer = Consumer | AsyncConsumer
@@ -187,8 +187,8 @@ class Play:
 
     async def own(self) -> None:
         """Take every partition."""
-        places = [TopicPartition(topic, 0) for topic in self._consumer.contract.topics]
-        self._held = {place: tenure.epoch for place, tenure in (await self._session.issue(places)).items()}
+        partitions = [TopicPartition(topic, 0) for topic in self._consumer.contract.topics]
+        self._held = {tp: assignment.epoch for tp, assignment in (await self._session.issue(partitions)).items()}
 
     async def drain(self, events: int) -> str | None:
         """Apply what is parked as it becomes due; say what stays there in the end."""
@@ -296,10 +296,10 @@ def _why(error: BaseException) -> str:
     cause = error.__cause__
     if cause is None:
         return str(error)
-    return f"{_PLACE.sub(_place(cause), str(error))} ({cause})"
+    return f"{_LOCATION.sub(_location(cause), str(error))} ({cause})"
 
 
-def _place(error: BaseException) -> str:
+def _location(error: BaseException) -> str:
     for frame, line in walk_tb(error.__traceback__):
         if not frame.f_globals.get("__name__", "").startswith("cdc_outbox."):
             return f" at {Path(frame.f_code.co_filename).name}:{line}"

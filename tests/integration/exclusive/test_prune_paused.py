@@ -43,7 +43,7 @@ def test_an_open_transaction_keeps_what_it_wrote_until_that_was_delivered(
     try:
         # They were committed behind the mark that the slot has passed, and are in no message yet.
         pruned = pruner.run(wait_seconds=0)
-        assert pruned.verdict.mark is not None
+        assert pruned.verdict.checkpoint is not None
         assert (pruned.deleted, pruned.unproven, pruner.rows) == (0, 5, 5)
     finally:
         worker.resume()

@@ -71,7 +71,7 @@ select
     ),
     (/*M! @@tx_isolation */ /*!80000 @@transaction_isolation */) = 'READ-COMMITTED'
 
--- name: find_marks
+-- name: find_watermarks
 select wanted.place, mark.last, mark.parked
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     place for ordinality,
@@ -85,7 +85,7 @@ straight_join {watermarks} as mark
     and mark.aggregatetype = wanted.aggregatetype
     and mark.aggregateid = wanted.aggregateid
 
--- name: lock_marks
+-- name: lock_watermarks
 insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select convert(:consumer using utf8mb4), wanted.source, wanted.aggregatetype, wanted.aggregateid, 0
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (

@@ -201,7 +201,7 @@ straight_join {parked} as parked on parked.parked_id = wanted.parked_id
 where parked.consumer = convert(:consumer using utf8mb4)
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
--- name: find_places
+-- name: find_partitions
 select distinct convert(topic using utf8mb4), `partition`
 from {parked}
 where consumer = convert(:consumer using utf8mb4) and state = 'waiting'

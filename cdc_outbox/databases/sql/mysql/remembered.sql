@@ -39,7 +39,7 @@ select timestampdiff(microsecond, '1970-01-01', max(purged_before)) / 1000000
 from {purges}
 where consumer = convert(:consumer using utf8mb4)
 
--- name: marks_of
+-- name: watermarks_of
 select
     convert(mark.source using utf8mb4), convert(mark.aggregatetype using utf8mb4),
     convert(mark.aggregateid using utf8mb4), mark.last

@@ -1,4 +1,4 @@
--- name: lock_marks
+-- name: lock_watermarks
 select
     convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), last
 from {watermarks}

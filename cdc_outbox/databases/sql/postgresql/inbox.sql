@@ -42,7 +42,7 @@ select
     ),
     pg_catalog.current_setting('transaction_isolation') = 'read committed'
 
--- name: find_marks
+-- name: find_watermarks
 -- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
 select wanted.place, mark.last, mark.parked
 from unnest(
@@ -58,7 +58,7 @@ cross join lateral (
     limit 1
 ) as mark
 
--- name: lock_marks
+-- name: lock_watermarks
 insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last)
 select :consumer, wanted.source, wanted.aggregatetype, wanted.aggregateid, 0
 from unnest(

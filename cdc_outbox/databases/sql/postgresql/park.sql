@@ -116,7 +116,7 @@ from {parked} as parked
 where parked.consumer = :consumer and parked.parked_id = any(cast(:parked_ids as bigint[]))
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
--- name: find_places
+-- name: find_partitions
 select distinct topic, "partition" from {parked} where consumer = :consumer and state = 'waiting'
 
 -- name: count

@@ -29,7 +29,7 @@ select cast(extract(epoch from pg_catalog.max(purged_before)) as double precisio
 from {purges}
 where consumer = :consumer
 
--- name: marks_of
+-- name: watermarks_of
 select mark.source, mark.aggregatetype, mark.aggregateid, mark.last
 from {watermarks} as mark
 join unnest(

@@ -39,7 +39,7 @@ returning event_id
 select
     (select (julianday(max(purged_before)) - 2440587.5) * 86400.0 from {purges} where consumer = :consumer), 1
 
--- name: find_marks
+-- name: find_watermarks
 select wanted.key + 1, mark.last, mark.parked
 from json_each(:rows) as wanted
 cross join {watermarks} as mark
@@ -48,7 +48,7 @@ cross join {watermarks} as mark
     and mark.aggregatetype = wanted.value ->> '$.aggregate_types'
     and mark.aggregateid = wanted.value ->> '$.aggregate_ids'
 
--- name: lock_marks
+-- name: lock_watermarks
 -- Nobody else can write; rows are made that are not there.
 insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select :consumer, value ->> '$.sources', value ->> '$.aggregate_types', value ->> '$.aggregate_ids', 0

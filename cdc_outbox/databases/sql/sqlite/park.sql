@@ -112,7 +112,7 @@ from {parked} as parked
 where parked.consumer = :consumer and parked.parked_id in (select value ->> '$.parked_ids' from json_each(:rows))
 order by parked.source, parked.aggregatetype, parked.aggregateid, parked.turn, parked.parked_id
 
--- name: find_places
+-- name: find_partitions
 select distinct topic, "partition" from {parked} where consumer = :consumer and state = 'waiting'
 
 -- name: count

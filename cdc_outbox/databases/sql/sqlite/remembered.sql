@@ -29,7 +29,7 @@ select (julianday(max(purged_before)) - 2440587.5) * 86400.0
 from {purges}
 where consumer = :consumer
 
--- name: marks_of
+-- name: watermarks_of
 select mark.source, mark.aggregatetype, mark.aggregateid, mark.last
 from json_each(:rows) as wanted
 cross join {watermarks} as mark

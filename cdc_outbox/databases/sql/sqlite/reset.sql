@@ -1,4 +1,4 @@
--- name: lock_marks
+-- name: lock_watermarks
 select source, aggregatetype, aggregateid, last
 from {watermarks}
 where consumer = :consumer

@@ -126,9 +126,9 @@ def _value(option: RenderedOption, pipeline: Pipeline, settings: Mapping[str, st
     """Return what the worker gets; where it reads Secrets by itself, its variable becomes a Secret's key."""
     if not option.is_secret or not _reads_secrets(settings):
         return option.value
-    place = f"{settings['namespace']}/{_secret_name(pipeline)}"
+    location = f"{settings['namespace']}/{_secret_name(pipeline)}"
     return REFERENCE.sub(
-        lambda found: f"${{secrets:{place}:{found[2]}}}" if found[1] == "env" else found[0], option.value
+        lambda found: f"${{secrets:{location}:{found[2]}}}" if found[1] == "env" else found[0], option.value
     )
 
 
