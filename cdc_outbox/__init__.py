@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cdc_outbox.contract.contract_file import load_contract
+    from cdc_outbox.contract.header_names import HeaderNames
     from cdc_outbox.contract.outbox_options import OutboxMode, Partitions
-    from cdc_outbox.contract.wire import HeaderNames, WireContract
+    from cdc_outbox.contract.wire import WireContract
     from cdc_outbox.databases.table import OutboxColumns, OutboxTable
     from cdc_outbox.errors import (
         CdcOutboxError,
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "contract.contract_file": ("load_contract",),
     "contract.outbox_options": ("OutboxMode", "Partitions"),
-    "contract.wire": ("HeaderNames", "WireContract"),
+    "contract.header_names": ("HeaderNames",),
+    "contract.wire": ("WireContract",),
     "databases.table": ("OutboxColumns", "OutboxTable"),
     "errors": (
         "CdcOutboxError",

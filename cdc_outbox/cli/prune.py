@@ -84,8 +84,8 @@ _NOT_READ = "OP406"
     metavar="DURATION",
     default="90s",
     show_default=True,
-    help="How long to wait for the delivery to pass this run's mark; on an idle database that takes a heartbeat and "
-    "the worker's offset.flush.interval.ms. With 0s, earlier runs' marks must do.",
+    help="How long to wait for the delivery to pass this run's checkpoint; on an idle database that takes a heartbeat "
+    "and the worker's offset.flush.interval.ms. With 0s, earlier runs' checkpoints must do.",
 )
 @json_option()
 def prune(
@@ -110,15 +110,15 @@ def prune(
 ) -> None:
     """Delete the events that are proven delivered, and print how many they were.
 
-    An event goes when the slot that the spec names has confirmed everything that was committed when a mark was taken,
-    the event was, and it is in its topic, or the --consumer has applied it. On MariaDB and MySQL the connector's stored
-    offset takes the slot's part. Age alone proves nothing; --keep leaves events although they were delivered, and
-    without it the command asks. --dry-run waits as a run does. What is deleted cannot be published again. The numbers
-    of aggregates stay.
+    An event goes when the slot that the spec names has confirmed everything that was committed when a checkpoint was
+    taken, the event was, and it is in its topic, or the --consumer has applied it. On MariaDB and MySQL the connector's
+    stored offset takes the slot's part. Age alone proves nothing; --keep leaves events although they were delivered,
+    and without it the command asks. --dry-run waits as a run does. What is deleted cannot be published again. The
+    numbers of aggregates stay.
 
     DSN is the outbox's database as this machine reaches it, for a role that may select from the outbox and delete
-    from it, and may write the table of marks beside it; on MariaDB and MySQL, where it is mysql://…, for one that may
-    see connections and the binlog's position instead.
+    from it, and may write the table of checkpoints beside it; on MariaDB and MySQL, where it is mysql://…, for one that
+    may see connections and the binlog's position instead.
 
     \b
     Examples:
@@ -263,7 +263,7 @@ def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_j
     """Say what stayed, and why, and what went."""
     checkpoint = pruned.verdict.checkpoint
     if checkpoint is not None:
-        _report("mark", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
+        _report("checkpoint", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
     if pruned.young:
         _report("kept", f"{pruned.young:,} delivered, but younger than --keep")
     if pruned.unproven:

@@ -108,7 +108,7 @@ class Wanted:
                 return writer_role(name, spec.outbox, self.dialect)
             case "connector" if name and spec is not None:
                 return connector_role(name, spec.outbox, self.dialect)
-            case "pruner" if name and spec is not None and self._has_marks(spec.outbox):
+            case "pruner" if name and spec is not None and self._has_checkpoints(spec.outbox):
                 return pruner_role(name, spec.outbox, migrator=self.roles.get("migrator") or self._default("migrator"))
             case "consumer" if name and self.inbox is not None:
                 return consumer_role(name, self.inbox)
@@ -119,9 +119,9 @@ class Wanted:
                 return migrator_role(name, self.components, publication=publication)
         return None
 
-    def _has_marks(self, table: OutboxTable) -> bool:
+    def _has_checkpoints(self, table: OutboxTable) -> bool:
         """Tell whether rows stay until they are pruned, and what proves them delivered can be remembered."""
-        return table.mode.keeps_rows and any(table.marks in component.tables for component in self.components)
+        return table.mode.keeps_rows and any(table.checkpoints in component.tables for component in self.components)
 
     def known_name(self, kind: str) -> str:
         """Return the name of a party's role as the spec says it, empty where it does not."""

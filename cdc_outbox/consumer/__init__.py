@@ -12,7 +12,8 @@ from cdc_outbox.consumer.retries import Retry
 from cdc_outbox.consumer.session import EffectsDatabase
 from cdc_outbox.consumer.topic_reader import Selection
 from cdc_outbox.contract.contract_file import load_contract
-from cdc_outbox.contract.wire import HeaderNames, WireContract
+from cdc_outbox.contract.header_names import HeaderNames
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     BrokerError,
     BrokerUnavailableError,

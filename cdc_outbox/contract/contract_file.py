@@ -6,7 +6,8 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.contract.wire import HeaderNames, WireContract
+from cdc_outbox.contract.header_names import HeaderNames
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.formats.event_format import EventFormat, PayloadType

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cdc_outbox.contract.header_names import BINARY_NAMES, DEBEZIUM_PREFIX, HeaderNames, take_header
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
@@ -19,57 +20,6 @@ _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _MAX_SEQUENCE = 2**63 - 1
 _PLACEHOLDER = "{aggregate_type}"
-_FOREIGN_PREFIX = "__debezium."
-"""Headers that Debezium adds of its own accord; they say nothing about the event."""
-
-
-def _take_header(taken: dict[str, str], header: str, what: str, *, field: str) -> None:
-    """Note what a header carries, and refuse one that cannot."""
-    if header in taken:
-        reason = f"it already carries {taken[header]}"
-    elif header != header.strip() or not header or set(header) & set(":,"):
-        reason = "it is empty, or holds a colon, a comma or a blank at an end"
-    elif header.startswith(_FOREIGN_PREFIX):
-        reason = "Debezium's own headers are named so, and a consumer skips them"
-    else:
-        taken[header] = what
-        return
-    raise ConfigError(f"{header!r} cannot be the header of {what}: {reason}", field=field)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeaderNames:
-    """The headers that carry an event's attributes.
-
-    The id is not among them: the EventRouter always writes it as ``id``, before all others (a relay that does not is
-    a :class:`ForeignOutbox`). No two are the same, and none holds a colon or a comma, which separate the entries of
-    the EventRouter's placement option.
-    """
-
-    type: str = "eventType"
-    aggregate_type: str = "aggregateType"
-    sequence: str = "sequence"
-    source: str = "source"
-    created_at: str = "createdAt"
-
-    def __post_init__(self) -> None:
-        taken = {"id": "the event's id"}
-        for role, header in self.placed().items():
-            _take_header(taken, header, f"the {role}", field=f"HeaderNames.{role}")
-
-    def placed(self) -> Mapping[str, str]:
-        """Return attribute → header, in the order of the wire."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-
-BINARY_NAMES = HeaderNames(
-    type="ce_type",
-    aggregate_type="ce_aggregatetype",
-    sequence="ce_sequence",
-    source="ce_source",
-    created_at="ce_createdat",
-)
-"""What CloudEvents calls them in binary mode; aggregate type, sequence and time of creation are extensions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +63,13 @@ class WireContract:
                 hint="Number every aggregate type, or choose cloudevents-structured.",
             )
         taken = {header: f"the {role}" for role, header in self.names.placed().items()}
-        _take_header(taken, self.id_header, "the event's id", field="foreign.id_header")
+        take_header(taken, self.id_header, "the event's id", field="foreign.id_header")
         if self.foreign is not None:
             _check_default_type(self.foreign.default_type)
         for header in (*FORMAT_HEADERS[self.format].values(), *cloudevents.ROW_HEADERS[self.format]):
             taken[header] = f"something in {self.format}"
         for header in self.extra_headers:
-            _take_header(taken, header, "a header column", field="outbox.headers")
+            take_header(taken, header, "a header column", field="outbox.headers")
         if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
             raise ConfigError("two fields of the envelope would have one name", field="headers")
         for aggregate_type in self.aggregates:
@@ -305,7 +255,7 @@ class WireContract:
         """Return the headers that have a value, as text; one that the contract names must say the same if repeated."""
         texts: dict[str, str] = {}
         for name, value in message.headers:
-            if value is None or name.startswith(_FOREIGN_PREFIX):
+            if value is None or name.startswith(DEBEZIUM_PREFIX):
                 continue
             try:
                 text = value.decode()

@@ -213,9 +213,9 @@ class OutboxTable:
         return self.table_in(dialect).sibling("heads")
 
     @property
-    def marks(self) -> TableName:
+    def checkpoints(self) -> TableName:
         """Where the log ended at earlier prunings; see :mod:`cdc_outbox.operations.delivery_proof`."""
-        return self.table.sibling("marks")
+        return self.table.sibling("checkpoints")
 
     @property
     def has_heartbeats(self) -> bool:
@@ -252,7 +252,7 @@ class OutboxTable:
         return {
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,
-            "marks": table.sibling("marks").quoted,
+            "checkpoints": table.sibling("checkpoints").quoted,
             "schema": "" if table.schema is None else quote(table.schema),
             "header_columns": "".join(f", {column}" for column in headers.values()),
             "header_fields": "".join(f", given.headers ->> '{column}'" for column in headers),

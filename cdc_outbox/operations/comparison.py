@@ -155,8 +155,8 @@ class TopicComparison:
         """
         rows = list(missing)
         aggregates = list({_aggregate(row): None for row in rows if self._is_gapless(row)})
-        marks = {Aggregate(*names): last for *names, last in inbox.watermarks_of(aggregates)}
-        passed = {row[0] for row in rows if self._is_gapless(row) and row[4] <= marks.get(_aggregate(row), 0)}
+        watermarks = {Aggregate(*names): last for *names, last in inbox.watermarks_of(aggregates)}
+        passed = {row[0] for row in rows if self._is_gapless(row) and row[4] <= watermarks.get(_aggregate(row), 0)}
         left = [row for row in rows if row[0] not in passed or held.conflicts(row)]
         claimed = inbox.claimed([row[0] for row in left])
         return [row for row in left if row[0] not in claimed]

@@ -69,7 +69,7 @@ class PruneVerdict(Generic[PositionT]):
 
     Args:
         checkpoint: What it saw was delivered; ``None`` if nothing is proven.
-        held_back: Why it is not more, empty if the newest mark was passed.
+        held_back: Why it is not more, empty if the newest checkpoint was passed.
     """
 
     checkpoint: Checkpoint[PositionT] | None
@@ -77,7 +77,7 @@ class PruneVerdict(Generic[PositionT]):
 
 
 def decide(checkpoints: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof[PositionT]) -> PruneVerdict[PositionT]:
-    """Return the newest mark that the delivery has passed.
+    """Return the newest checkpoint that the delivery has passed.
 
     Args:
         checkpoints: In the order in which they were taken, this run's last.
@@ -87,14 +87,16 @@ def decide(checkpoints: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof
         return PruneVerdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
     same = [checkpoint for checkpoint in checkpoints if checkpoint.reader == delivery.reader]
     if not same:
-        return PruneVerdict(None, f"{delivery} got another reader since the mark: was the connector started anew?")
+        return PruneVerdict(
+            None, f"{delivery} got another reader since the checkpoint: was the connector started anew?"
+        )
     newest = same[-1]
     passed = [checkpoint for checkpoint in same if checkpoint.position <= delivery.confirmed]
     if passed and passed[-1] is newest:
         return PruneVerdict(newest)
     return PruneVerdict(
         passed[-1] if passed else None,
-        f"{delivery} is at {delivery.confirmed}, behind the mark {newest.position} "
+        f"{delivery} is at {delivery.confirmed}, behind the checkpoint {newest.position} "
         f"of {newest.taken_at:%Y-%m-%d %H:%M:%S%z}",
     )
 

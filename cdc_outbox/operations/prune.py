@@ -1,6 +1,6 @@
-"""Delete what is proven delivered from an outbox: mark, wait, decide, delete in batches.
+"""Delete what is proven delivered from an outbox: take a checkpoint, wait, decide, delete in batches.
 
-Who tells what was delivered, and which rows a mark saw, is each database's own: see
+Who tells what was delivered, and which rows a checkpoint saw, is each database's own: see
 :mod:`~cdc_outbox.operations.prune_by_slot` for PostgreSQL and :mod:`~cdc_outbox.operations.prune_by_offset` for MariaDB
 and MySQL.
 """
@@ -35,8 +35,8 @@ class PruneOptions:
         batch_rows: Rows looked at in one transaction. A thousand take milliseconds, and hold back nobody's vacuum.
         limit_rows: Delete no more than so many.
         max_seconds: Begin no batch later than this after the first one.
-        wait_seconds: How long the delivery may take to pass this run's mark. On an idle outbox a heartbeat comes every
-            10 seconds, and Connect stores offsets once a minute unless it is told otherwise.
+        wait_seconds: How long the delivery may take to pass this run's checkpoint. On an idle outbox a heartbeat comes
+            every 10 seconds, and Connect stores offsets once a minute unless it is told otherwise.
     """
 
     keep_seconds: float | None = None
@@ -118,30 +118,30 @@ class ProofSource(Protocol[PositionT]):
         """
 
     def look(self, reader: str) -> Checkpoint[PositionT]:
-        """Take a mark, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
+        """Take a checkpoint, after which ``reader`` may be gone; a row is committed before it, or not seen by it."""
 
     def refuse_doubt(self, checkpoint: Checkpoint[PositionT]) -> None:
-        """Refuse rows that a mark saw and that may have been left out, where they are not compared with the topics.
+        """Refuse rows that a checkpoint saw and that may have been left out, where no topics are compared.
 
         Raises:
             UnprovenDeliveryError: There are such rows.
         """
 
     def find_remarks(self, checkpoint: Checkpoint[PositionT], counts: Counts) -> Iterator[tuple[str, str]]:
-        """Yield what else an operator wants to know about a mark that was passed: a step's name and what to say."""
+        """Yield what else an operator wants to know about a checkpoint that was passed: a step's name and a text."""
 
 
 class CheckpointStore(Protocol[PositionT]):
     """Marks that outlive a run."""
 
     def find(self) -> list[Checkpoint[PositionT]]:
-        """Return the marks of earlier runs, in the order in which they were taken."""
+        """Return the checkpoints of earlier runs, in the order in which they were taken."""
 
     def find_compared(self) -> Checkpoint[PositionT] | None:
-        """Return the newest mark of which everything that it saw was found in the topics."""
+        """Return the newest checkpoint of which everything that it saw was found in the topics."""
 
     def record(self, checkpoint: Checkpoint[PositionT], *, compared: bool = False) -> None:
-        """Keep a mark for later runs.
+        """Keep a checkpoint for later runs.
 
         Args:
             compared: Everything that it saw was found in the topics.
@@ -150,12 +150,12 @@ class CheckpointStore(Protocol[PositionT]):
     def forget_before(self, checkpoint: Checkpoint[PositionT]) -> None:
         """Forget those that prove less, and those of another reader, which prove nothing any more.
 
-        What was found in the topics stays found, whoever read; of those marks the newest stays.
+        What was found in the topics stays found, whoever read; of those checkpoints the newest stays.
         """
 
 
 class Rows(Protocol[PositionT]):
-    """The rows of an outbox, told apart by whether a mark saw them.
+    """The rows of an outbox, told apart by whether a checkpoint saw them.
 
     ``before`` makes a row young that was created then or later; with ``None`` none is.
     """
@@ -167,10 +167,10 @@ class Rows(Protocol[PositionT]):
         """Count them all."""
 
     def seen(self, checkpoint: Checkpoint[PositionT], since: Checkpoint[PositionT] | None) -> Iterator[Row]:
-        """Return id, aggregate type, aggregate id, source and sequence number of the rows that a mark saw.
+        """Return id, aggregate type, aggregate id, source and sequence number of the rows that a checkpoint saw.
 
         Args:
-            since: Rows that this earlier mark saw are left out, where that can be told.
+            since: Rows that this earlier checkpoint saw are left out, where that can be told.
         """
 
     def delete(
@@ -203,7 +203,7 @@ class Pruning(Generic[PositionT]):
 
     Args:
         comparison: With the topics; ``None`` relies on the position alone.
-        memory: Marks of earlier runs; ``None`` where a mark cannot outlive its run.
+        memory: Checkpoints of earlier runs; ``None`` where a checkpoint cannot outlive its run.
         parts: ``None`` where the outbox has none.
     """
 
@@ -268,7 +268,7 @@ class Pruning(Generic[PositionT]):
         return Pruned(verdict=verdict, counts=counts, stopped_early=stopped_early)
 
     def _judge(self, *, records: bool) -> tuple[PruneVerdict[PositionT], datetime | None]:
-        """Take a mark, give the delivery time to pass it, and return what is proven, and since when a row is young."""
+        """Take a checkpoint, wait for the delivery to pass it; return what is proven and since when a row is young."""
         keep, ends = self._options.keep_seconds, self._ends()
         delivery = self._witness.find_delivery()
         self._witness.check()
@@ -288,7 +288,7 @@ class Pruning(Generic[PositionT]):
         return None if self._comparison is None else self._comparison.ends()
 
     def _compare(self, checkpoint: Checkpoint[PositionT], *, records: bool) -> None:
-        """Refuse what is not in the topics of the rows that a mark saw and no earlier run has found there."""
+        """Refuse what is not in the topics of the rows that a checkpoint saw and no earlier run has found there."""
         if self._comparison is None:
             self._witness.refuse_doubt(checkpoint)
             return
@@ -313,8 +313,8 @@ class Pruning(Generic[PositionT]):
             time.sleep(min(_POLL_SECONDS, wait))
             delivery = self._witness.find_delivery()
             if delivery.reader and delivery.reader != checkpoints[-1].reader:
-                # The connector was started anew, and only a mark of its own time can tell what it delivered. No earlier
-                # one counts again, though its reader should come back: there is one snapshot at a time.
+                # The connector was started anew, and only a checkpoint of its own time can tell what it delivered. No
+                # earlier one counts again, though its reader should come back: there is one snapshot at a time.
                 ends = self._ends()
                 checkpoints = [replace(self._witness.look(delivery.reader), ends=ends)]
             verdict = decide(checkpoints, delivery)

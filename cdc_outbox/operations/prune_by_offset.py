@@ -45,7 +45,7 @@ class Snapshot:
 
 
 class RowsInSnapshot:
-    """Rows that were seen by a mark if they are in its snapshot, which is the last that was taken.
+    """Rows that were seen by a checkpoint if they are in its snapshot, which is the last that was taken.
 
     No id or time tells which rows were committed before others: ids are the writers' own, and so are their clocks.
 

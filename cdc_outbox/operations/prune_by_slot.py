@@ -31,7 +31,7 @@ _PAGE = 10_000
 
 
 class RowsByTransaction:
-    """Rows that were seen by a mark if an older transaction wrote them than the mark's oldest."""
+    """Rows that were seen by a checkpoint if an older transaction wrote them than the checkpoint's oldest."""
 
     def __init__(self, database: OpenDatabase, outbox: TableName) -> None:
         self._database = database
@@ -56,7 +56,7 @@ class RowsByTransaction:
         return Counts(*counts)
 
     def seen(self, checkpoint: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
-        """Return the rows that a mark saw, and an earlier one did not, in the order of their ids."""
+        """Return the rows that a checkpoint saw, and an earlier one did not, in the order of their ids."""
         bounds = {"oldest": checkpoint.oldest, "since": None if since is None else since.oldest, "rows": _PAGE}
         page = self._database.ask("first_seen", **bounds)
         while page:
@@ -283,22 +283,22 @@ class SlotProofSource:
         return delivery_of(self._name, slot, database=database)
 
     def look(self, reader: str) -> Checkpoint[Lsn]:
-        """Take a mark; it costs nothing, and holds nothing back."""
+        """Take a checkpoint; it costs nothing, and holds nothing back."""
         [(position, oldest, taken_at)] = self._ask("look")
         return Checkpoint(position=Lsn.parse(position), oldest=oldest, reader=reader, taken_at=taken_at)
 
     def find_remarks(self, checkpoint: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
-        """Yield which transaction was the oldest at the mark and still runs, and which other slots are behind it."""
+        """Yield the transaction that was the oldest at the checkpoint and still runs, and other slots behind it."""
         if counts.unproven:
             for name, since in self._ask("running", oldest=checkpoint.oldest):
                 yield "held back", f"{name} has been running since {since:%Y-%m-%d %H:%M:%S%z}"
         if counts.gone:
             for name, confirmed in self._ask("behind", slot=self._name, position=str(checkpoint.position)):
-                yield "also", f"the slot {name} is at {confirmed}, behind the mark; {_OTHER_SLOT}"
+                yield "also", f"the slot {name} is at {confirmed}, behind the checkpoint; {_OTHER_SLOT}"
 
 
 class MarkTable:
-    """The marks of a slot, in a table beside the outbox; its role may select, insert and delete there."""
+    """The checkpoints of a slot, in a table beside the outbox; its role may select, insert and delete there."""
 
     def __init__(self, slot: str, database: OpenDatabase) -> None:
         self._slot = slot
@@ -324,7 +324,7 @@ class MarkTable:
                 ),
                 compared,
             )
-            for position, oldest, reader, taken_at, ends, compared in self._ask("marks", slot=self._slot)
+            for position, oldest, reader, taken_at, ends, compared in self._ask("checkpoints", slot=self._slot)
         ]
 
     def record(self, checkpoint: Checkpoint[Lsn], *, compared: bool = False) -> None:
@@ -357,8 +357,8 @@ def slot_pruning(
 ) -> Pruning[Lsn]:
     """Return the pruning of an outbox on PostgreSQL, through a connection in autocommit mode.
 
-    Its role may select from the outbox and delete from it, and select, insert and delete in the table of marks; to
-    drop partitions it owns them and the outbox.
+    Its role may select from the outbox and delete from it, and select, insert and delete in the table of checkpoints;
+    to drop partitions it owns them and the outbox.
 
     Args:
         comparison: With the topics; ``None`` relies on the slot alone.

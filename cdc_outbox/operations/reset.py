@@ -145,7 +145,7 @@ class Reset:
         for start in range(0, len(aggregates), _PAGE):
             page = aggregates[start : start + _PAGE]
             lasts = [stays[aggregate] for aggregate in page]
-            self._database.ask("keep_marks", consumer=self._consumer, **columns_of(page), lasts=lasts)
+            self._database.ask("keep_watermarks", consumer=self._consumer, **columns_of(page), lasts=lasts)
 
     def _read(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> tuple[set[str], dict[Aggregate, int]]:
         """Return the ids of one aggregate's events, and the first number of each aggregate that the topics hold."""

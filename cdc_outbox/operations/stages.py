@@ -81,10 +81,10 @@ class InboxStage:
         with self._database.transaction():
             yield
 
-    def marks(self) -> Iterator[Row]:
+    def watermarks(self) -> Iterator[Row]:
         """Return source, aggregate type, aggregate id and the last number applied."""
         after = Aggregate("", "", "")
-        while page := self._database.ask("marks", consumer=self.consumer, **after._asdict(), limit=_PAGE):
+        while page := self._database.ask("watermarks", consumer=self.consumer, **after._asdict(), limit=_PAGE):
             yield from page
             after = Aggregate(*page[-1][:3])
 

@@ -185,7 +185,7 @@ class Verification:
     def _read_inbox(self, inbox: InboxStage) -> None:
         with inbox.at_one_moment():
             self._purged_before = inbox.purged_before()
-            for *names, last in inbox.marks():
+            for *names, last in inbox.watermarks():
                 if last > 0:  # otherwise it is a row to lock
                     self._accounts.account(*names).applied = last
             for *names, first, last in inbox.holes():

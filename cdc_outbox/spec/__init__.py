@@ -10,9 +10,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere
 from cdc_outbox.contract.placements import Placement
-from cdc_outbox.contract.wire import HeaderNames, WireContract
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec, database_spec
 from cdc_outbox.databases.table import OutboxColumns, OutboxTable
 from cdc_outbox.errors import ConfigError

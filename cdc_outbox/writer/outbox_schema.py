@@ -47,7 +47,7 @@ def outbox_components(
 
 
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
-    """Return an outbox, its heads and on PostgreSQL its marks; all but itself where it is adopted or table-less.
+    """Return an outbox, its heads and on PostgreSQL its checkpoints; all but itself where it is adopted or table-less.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
@@ -63,7 +63,7 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
     outbox, is_postgresql = table.table_in(dialect), dialect is Dialect.POSTGRESQL
     heartbeats = (table.heartbeats,) if is_postgresql and table.has_heartbeats else ()
-    ours = (outbox.sibling("heads"), *((outbox.sibling("marks"),) if is_postgresql else ()), *heartbeats)
+    ours = (outbox.sibling("heads"), *((outbox.sibling("checkpoints"),) if is_postgresql else ()), *heartbeats)
     rest = () if table.partitions is None else (outbox.sibling("rest"),)
     return Component(
         kind="heads" if table.adopted else "outbox",
@@ -204,12 +204,12 @@ def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POS
 
 
 def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
-    """Return the role that prunes an outbox on PostgreSQL: it reads and deletes rows, and moves the marks.
+    """Return the role that prunes an outbox on PostgreSQL: it reads and deletes rows, and moves the checkpoints.
 
     Args:
         migrator: Who owns the partitions, which only an owner or a member of it can drop.
     """
-    wanted = {table.table: ("select", "delete"), table.marks: ("select", "insert", "delete")}
+    wanted = {table.table: ("select", "delete"), table.checkpoints: ("select", "insert", "delete")}
     # What they show forbids pruning.
     wanted |= {table.heartbeats: ("select",)} if table.has_heartbeats else {}
     return Role(

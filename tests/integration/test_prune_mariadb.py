@@ -78,7 +78,7 @@ def test_nothing_goes_while_the_connector_is_paused(orders: Orders) -> None:
         pruned = orders.run(wait_seconds=1)
         assert (pruned.deleted, orders.rows) == (0, 3)
         assert f"the connector {NAME} (PAUSED) is at binlog.0" in pruned.verdict.held_back
-        assert "behind the mark binlog.0" in pruned.verdict.held_back
+        assert "behind the checkpoint binlog.0" in pruned.verdict.held_back
     finally:
         orders.client.resume(NAME)
     assert orders.run().deleted == 3

@@ -81,7 +81,7 @@ class Pruner:
     def prove(self) -> None:
         """Let everything that is written now count as delivered, as the slot makes it count within seconds."""
         self.execute(
-            f"""insert into outbox_marks (slot, reader, position, oldest, taken_at)
+            f"""insert into outbox_checkpoints (slot, reader, position, oldest, taken_at)
             select slot_name, concat_ws(' ', pid, extract(epoch from backend_start)), '0/1',
                 pg_snapshot_xmax(pg_current_snapshot())::text::bigint, clock_timestamp()
             from pg_replication_slots join pg_stat_activity on pid = active_pid

@@ -28,7 +28,7 @@ class Topics:
     def __init__(self, messages: Sequence[Message]) -> None:
         self._messages = messages
 
-    def places(self, topics: Sequence[str]) -> list[TopicPartition]:
+    def partitions(self, topics: Sequence[str]) -> list[TopicPartition]:
         return [TopicPartition(topic, 0) for topic in topics]
 
     def bounds(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:

@@ -244,7 +244,7 @@ def test_a_group_that_rebalances_is_not_taken_for_one_that_gave_the_partition_aw
 
 def test_a_partition_that_comes_anew_is_read_anew_and_nothing_of_it_is_passed_over(story: Story) -> None:
     story.begin(events=1, room=10_000)
-    story.move_home(kind=LATEST, number=1, location=PLACES[2])
+    story.move_home(kind=LATEST, number=1, place=PLACES[2])
     story.write(kind=GAPLESS, number=0, fault=Fault(30), is_heard=True)
     go_round(story, 10)
     story.world.faults.clear()

@@ -33,7 +33,7 @@ def test_the_newest_mark_that_was_passed_counts() -> None:
     assert decide(watermarks, delivery(3)).held_back == ""
     verdict = decide(watermarks, delivery(2))
     assert verdict.checkpoint == mark(2)
-    assert verdict.held_back == "the slot orders_outbox is at 2, behind the mark 3 of 2026-01-01 12:03:00+0000"
+    assert verdict.held_back == "the slot orders_outbox is at 2, behind the checkpoint 3 of 2026-01-01 12:03:00+0000"
 
 
 def test_a_position_is_passed_when_it_is_reached_and_not_before() -> None:

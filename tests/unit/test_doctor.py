@@ -278,7 +278,7 @@ def test_rows_that_a_connector_owes_are_told_without_a_database_and_not_as_chang
 
 def test_connectors_that_an_operator_keeps_are_a_note() -> None:
     with running() as (client, _):
-        client.cluster = replace(client.cluster, poller=ManagedBy.STRIMZI)
+        client.cluster = replace(client.cluster, managed_by=ManagedBy.STRIMZI)
         [kept] = [
             each for each in Doctor(SPEC, Systems(connect=client), timings=QUICK_TIMINGS).look() if each.code == "OP209"
         ]

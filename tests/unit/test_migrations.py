@@ -90,7 +90,7 @@ DIGESTS = {
     "mysql/inbox/0001_initial": "517d82d5fcc5cca3",
     "mysql/outbox/0001_initial": "b2f780794c95aee7",
     "postgresql/inbox/0001_initial": "c7198a9cb5e53634",
-    "postgresql/outbox/0001_initial": "594765b9aa67132e",
+    "postgresql/outbox/0001_initial": "27cee7dc25830ffb",
     "sqlite/inbox/0001_initial": "8d088d765f07d311",
     "sqlite/outbox/0001_initial": "2e397689ece4a935",
 }

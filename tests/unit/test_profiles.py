@@ -21,7 +21,7 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.contract.wire import HeaderNames
+from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ColumnFacts

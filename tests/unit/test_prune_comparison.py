@@ -33,7 +33,7 @@ class Topics:
         self.topic_id = topic_id
         self.read_messages = 0
 
-    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+    def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         return [TopicPartition(topic, 0) for topic in topics] if self.topic_id else []
 
     def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
@@ -64,35 +64,35 @@ class Outbox:
     def look(self, reader: str) -> Checkpoint[Lsn]:
         return Checkpoint(position=Lsn(1), reader=reader, taken_at=datetime.now(UTC), oldest=len(self.events) + 1)
 
-    def find_remarks(self, mark: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
-        del mark, counts
+    def find_remarks(self, checkpoint: Checkpoint[Lsn], counts: Counts) -> Iterator[tuple[str, str]]:
+        del checkpoint, counts
         yield from ()
 
-    def seen(self, mark: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
+    def seen(self, checkpoint: Checkpoint[Lsn], since: Checkpoint[Lsn] | None) -> Iterator[Row]:
         for each in self.events:
-            if (since.oldest if since else 0) <= (each.sequence or 0) < mark.oldest:
+            if (since.oldest if since else 0) <= (each.sequence or 0) < checkpoint.oldest:
                 yield each.id, each.aggregate_type, each.aggregate_id, each.source, each.sequence
 
-    def delete(self, mark: Checkpoint[Lsn], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:
-        del mark, first, rows
+    def delete(self, checkpoint: Checkpoint[Lsn], before: datetime | None, first: Any, rows: int) -> tuple[Counts, Any]:
+        del checkpoint, first, rows
         self.deleted += 0 if before else len(self.events)  # those that --keep names are all young
         return Counts(), None
 
 
 class Memory:
     def __init__(self) -> None:
-        self.watermarks: list[tuple[Checkpoint[Lsn], bool]] = []
+        self.checkpoints: list[tuple[Checkpoint[Lsn], bool]] = []
 
     def find(self) -> list[Checkpoint[Lsn]]:
-        return [mark for mark, compared in self.watermarks if not compared]
+        return [checkpoint for checkpoint, compared in self.checkpoints if not compared]
 
     def find_compared(self) -> Checkpoint[Lsn] | None:
-        return next((mark for mark, compared in reversed(self.watermarks) if compared), None)
+        return next((checkpoint for checkpoint, compared in reversed(self.checkpoints) if compared), None)
 
-    def record(self, mark: Checkpoint[Lsn], *, compared: bool = False) -> None:
-        self.watermarks.append((mark, compared))
+    def record(self, checkpoint: Checkpoint[Lsn], *, compared: bool = False) -> None:
+        self.checkpoints.append((checkpoint, compared))
 
-    def forget_before(self, mark: Checkpoint[Lsn]) -> None:
+    def forget_before(self, checkpoint: Checkpoint[Lsn]) -> None:
         pass
 
 

@@ -34,7 +34,7 @@ class OneTopic(TopicReader):
     def __init__(self) -> None:
         """Need no client."""
 
-    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+    def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         return [PLACE]
 
     def bounds(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:

@@ -44,7 +44,7 @@ class Topics:
     def opened(self) -> Iterator[Any]:
         yield self
 
-    def places(self, topics: object) -> list[TopicPartition]:
+    def partitions(self, topics: object) -> list[TopicPartition]:
         assert topics == CONTRACT.topics
         return [PLACE]
 

@@ -51,7 +51,7 @@ class Pipeline:
     def rows(self) -> Iterator[tuple[Any, ...]]:
         return ((e.id, e.aggregate_type, e.aggregate_id, e.source, e.sequence) for e in self.events)
 
-    def places(self, topics: Collection[str]) -> list[TopicPartition]:
+    def partitions(self, topics: Collection[str]) -> list[TopicPartition]:
         return [TopicPartition(topic, 0) for topic in topics]
 
     def bounds(self, places: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:

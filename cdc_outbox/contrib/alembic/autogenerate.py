@@ -33,7 +33,7 @@ TableKey = tuple[str | None, str]
 _LAST: dict[str, Any] = {"priority": util.DispatchPriority.LAST} if hasattr(util, "DispatchPriority") else {}
 """Alembic's own comparison must be done. Before 1.18 there were no priorities, and it came first anyway."""
 
-# The type of a column of our marks, which SQLAlchemy does not know and would warn of whenever it looks at them.
+# The type of a column of our checkpoints, which SQLAlchemy does not know and would warn of whenever it looks at them.
 ischema_names.setdefault("pg_lsn", NullType)
 
 

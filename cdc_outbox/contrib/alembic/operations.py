@@ -64,7 +64,7 @@ class CreateOutboxOp(OutboxOperation):
 
     @classmethod
     def create_outbox(cls, operations: Operations, *, first_source: str, table: OutboxTable | None = None) -> None:
-        """Make an outbox, its heads and on PostgreSQL its marks and first partitions, or bring them up to date.
+        """Make an outbox, its heads and on PostgreSQL its checkpoints and first partitions, or bring them up to date.
 
         Until the transaction ends no statement waits longer than five seconds for a lock, on PostgreSQL.
 
@@ -116,7 +116,7 @@ class DropOutboxOp(OutboxOperation):
 
     @classmethod
     def drop_outbox(cls, operations: Operations, *, table: OutboxTable | None = None, force: bool = False) -> None:
-        """Drop an outbox, its heads and marks; of an adopted one only these.
+        """Drop an outbox, its heads and checkpoints; of an adopted one only these.
 
         Args:
             table: As the writer has it.

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 
-from cdc_outbox.contract.wire import BINARY_NAMES, HeaderNames
+from cdc_outbox.contract.header_names import BINARY_NAMES, HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import HEADER_COLUMN, OutboxColumns
 from cdc_outbox.debezium.config import Router

@@ -53,7 +53,7 @@ create table if not exists "public"."outbox_heads" (
 alter table "public"."outbox_heads" set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
 -- A transaction's number means nothing on another server, where a dump may bring it.
-create table if not exists "public"."outbox_marks" (
+create table if not exists "public"."outbox_checkpoints" (
     number bigint generated always as identity primary key,
     system text not null default cast((pg_control_system()).system_identifier as text),
     slot text collate "C" not null,

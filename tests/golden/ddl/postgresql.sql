@@ -53,7 +53,7 @@ create table if not exists "public"."outbox_heads" (
 alter table "public"."outbox_heads" set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 
 -- A transaction's number means nothing on another server, where a dump may bring it.
-create table if not exists "public"."outbox_marks" (
+create table if not exists "public"."outbox_checkpoints" (
     number bigint generated always as identity primary key,
     system text not null default cast((pg_control_system()).system_identifier as text),
     slot text collate "C" not null,
@@ -584,7 +584,7 @@ exit 0
 -alter table "public"."outbox_heads" set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 -
 --- A transaction's number means nothing on another server, where a dump may bring it.
--create table if not exists "public"."outbox_marks" (
+-create table if not exists "public"."outbox_checkpoints" (
 -    number bigint generated always as identity primary key,
 -    system text not null default cast((pg_control_system()).system_identifier as text),
 -    slot text collate "C" not null,
@@ -800,8 +800,8 @@ exit 0
 -alter table "public"."outbox_heads" set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 +alter table "Größe"."a.b c_heads" set (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
 @@ -56 +56 @@
--create table if not exists "public"."outbox_marks" (
-+create table if not exists "Größe"."a.b c_marks" (
+-create table if not exists "public"."outbox_checkpoints" (
++create table if not exists "Größe"."a.b c_checkpoints" (
 @@ -69 +69 @@
 -create table if not exists "public"."outbox_heartbeats" (
 +create table if not exists "Größe"."a.b c_heartbeats" (

@@ -37,14 +37,14 @@ def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeli
     assert pruner.run().deleted == 1
     assert pruner.run().deleted == 0
     # Only the last mark is of use.
-    assert pruner.query("select count(*) from outbox_marks") == 1
+    assert pruner.query("select count(*) from outbox_checkpoints") == 1
 
 
 def test_a_mark_of_an_earlier_run_counts_once_it_was_passed(pruner: Pruner, pipeline: Pipeline) -> None:
     pipeline.write(5)
     marked = pruner.run(wait_seconds=0)
     assert (marked.deleted, pruner.rows) == (0, 5)
-    position = Lsn.parse(pruner.query("select max(position)::text from outbox_marks"))
+    position = Lsn.parse(pruner.query("select max(position)::text from outbox_checkpoints"))
     eventually(lambda: pruner.confirmed() >= position, "the slot to pass the mark")
     assert pruner.run(wait_seconds=0).deleted == 5
 
@@ -116,7 +116,7 @@ def test_a_dry_run_counts_and_writes_nothing(pruner: Pruner, pipeline: Pipeline)
         pruned = pruner.run(wait_seconds=0, dry=True, **options)
         assert (pruned.deleted, pruned.young, pruned.stopped_early) == expected
     assert pruner.rows == 5
-    assert pruner.query("select count(*) from outbox_marks") == 1
+    assert pruner.query("select count(*) from outbox_checkpoints") == 1
 
 
 def test_an_archive_gets_what_the_outbox_loses(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -212,7 +212,7 @@ def test_a_role_needs_no_more_than_it_uses(pruner: Pruner, pipeline: Pipeline) -
     with pytest.raises(DatabaseAccessError):
         pruner.run(dsn=as_role)
     pruner.execute(f"grant select, delete on outbox to {role}")
-    pruner.execute(f"grant select, insert, delete on outbox_marks to {role}")
+    pruner.execute(f"grant select, insert, delete on outbox_checkpoints to {role}")
     with pytest.raises(DatabaseAccessError, match="schema public"):
         pruner.run(dsn=as_role, archive=ARCHIVE)
     pruner.execute("create table archived (like outbox)")
@@ -225,14 +225,14 @@ def test_a_table_may_have_any_name(pruner: Pruner, pipeline: Pipeline) -> None:
     names = table.names()
     pruner.execute(
         f"""create schema "a""b"; create table {names["outbox"]} (like outbox including all);
-        create table {names["marks"]} (like outbox_marks including all);
+        create table {names["checkpoints"]} (like outbox_checkpoints including all);
         alter publication {pipeline.spec.database.publication} add table {names["outbox"]}"""
     )
     pipeline.write(3)
     pruner.execute(f"insert into {names['outbox']} select * from outbox")  # noqa: S608 - our own names
     pruner.prove()
     columns = "slot, reader, position, oldest, taken_at"
-    pruner.execute(f"insert into {names['marks']} ({columns}) select {columns} from outbox_marks")  # noqa: S608 - as above
+    pruner.execute(f"insert into {names['checkpoints']} ({columns}) select {columns} from outbox_checkpoints")  # noqa: S608 - as above
     archive = TableName(schema='a"b', name="kept 50% {id}")
     pruned = pruner.run(spec=replace(pruner.spec, outbox=table), archive=archive, wait_seconds=0)
     assert (pruned.deleted, pruner.rows) == (3, 3)

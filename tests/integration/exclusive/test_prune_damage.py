@@ -143,7 +143,7 @@ def test_a_message_is_read_once(pruner: Pruner, pipeline: Pipeline, monkeypatch:
         # What comes while a run waits is read again by the next one.
         eventually(lambda: len(pipeline.messages()) == pruner.rows, "the messages")
         assert pruner.run(topics=True, keep_seconds=WEEK).young == pruner.rows
-    pruner.execute("update outbox_marks set reader = 'another'")  # what was found there stays found
+    pruner.execute("update outbox_checkpoints set reader = 'another'")  # what was found there stays found
     assert pruner.run(topics=True).deleted == 8
     assert counts == [5, 3, 0]
 
@@ -162,7 +162,7 @@ def test_marks_that_a_dump_brings_from_another_server_prove_nothing(
     pipeline.write(5)
     pruner.wait_for_messages(5)
     assert pruner.run(topics=True, keep_seconds=WEEK).young == 5
-    pruner.execute(f"update outbox_marks set {changes}")  # noqa: S608 - our own words
+    pruner.execute(f"update outbox_checkpoints set {changes}")  # noqa: S608 - our own words
     pipeline.delete_first_messages(3)
     with pytest.raises(UnprovenDeliveryError, match="3 events are not in the topics"):
         pruner.run(topics=True)

@@ -84,7 +84,7 @@ def test_rows_of_a_partition_of_another_owner_go_one_by_one(partitioned: Pruner,
     role = f"parts_{pipeline.name}"
     partitioned.execute(f"create role {role} login password 'secret' in role pg_read_all_stats")
     partitioned.execute(f"grant select, delete on outbox to {role}")
-    partitioned.execute(f"grant select, insert, delete on outbox_marks to {role}")
+    partitioned.execute(f"grant select, insert, delete on outbox_checkpoints to {role}")
     as_role = pipeline.stack.postgres.dsn(pipeline.name, user=role, password="secret")
     assert partitioned.run(wait_seconds=0, dsn=as_role).deleted == 6
     assert partitions(partitioned) == 3
@@ -98,7 +98,7 @@ def test_a_role_that_is_a_member_of_the_migrators_drops_partitions(partitioned: 
     for statement in (*migrator.statements(), *role.statements()):
         partitioned.execute(statement)
     partitioned.execute(f"alter role {role.name} password 'secret'")
-    # Only so does it see the same reader as the mark that is there.
+    # Only so does it see the same reader as the checkpoint that is there.
     partitioned.execute(f"grant pg_read_all_stats to {role.name}")
     with pipeline.connect() as connection:
         catalog = Catalog(connection, Psycopg())

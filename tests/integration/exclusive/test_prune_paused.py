@@ -16,7 +16,7 @@ def test_nothing_goes_that_the_slot_has_not_confirmed(pruner: Pruner, pipeline: 
         pipeline.write(7)
         pruned = pruner.run(wait_seconds=1)
         assert (pruned.deleted, pruner.rows) == (0, 7)
-        assert "behind the mark" in pruned.verdict.held_back
+        assert "behind the checkpoint" in pruned.verdict.held_back
         assert any(report.startswith("wait: up to 1 s for the slot to pass ") for report in pruner.reports)
     finally:
         worker.resume()
@@ -41,7 +41,7 @@ def test_an_open_transaction_keeps_what_it_wrote_until_that_was_delivered(
         worker = pipeline.stack.workers[0]
         worker.pause()
     try:
-        # They were committed behind the mark that the slot has passed, and are in no message yet.
+        # They were committed behind the checkpoint that the slot has passed, and are in no message yet.
         pruned = pruner.run(wait_seconds=0)
         assert pruned.verdict.checkpoint is not None
         assert (pruned.deleted, pruned.unproven, pruner.rows) == (0, 5, 5)

@@ -177,7 +177,7 @@ def test_the_pruner_prunes_and_neither_writes_nor_numbers(granted: Pipeline) -> 
             b"truncate outbox",
             b"drop table outbox",
             b"select from outbox_heads",
-            b"update outbox_marks set slot = 'x'",
+            b"update outbox_checkpoints set slot = 'x'",
             b"create table mine (a int)",
         )
 

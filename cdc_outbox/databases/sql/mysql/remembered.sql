@@ -2,7 +2,7 @@
 -- One view of all tables: an event that leaves the park moves the watermark in the same transaction.
 set session transaction isolation level repeatable read
 
--- name: marks
+-- name: watermarks
 select
     convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), last
 from {watermarks}

@@ -67,7 +67,7 @@ where consumer = convert(:consumer using utf8mb4)
         and aggregateid = convert(:aggregate_id using utf8mb4)
     )
 
--- name: keep_marks
+-- name: keep_watermarks
 insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select convert(:consumer using utf8mb4), kept.source, kept.aggregatetype, kept.aggregateid, kept.last
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (

@@ -25,20 +25,20 @@ select
     clock_timestamp()
 
 -- name: record
-insert into {marks} (slot, reader, position, oldest, taken_at, ends, compared)
+insert into {checkpoints} (slot, reader, position, oldest, taken_at, ends, compared)
 values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at, cast(:ends as jsonb), :compared)
 
--- name: marks
+-- name: checkpoints
 -- A row knows only half of its transaction's number: a mark of two thousand million transactions ago would be ahead.
 select cast(position as text), oldest, reader, taken_at, cast(ends as text), compared
-from {marks}
+from {checkpoints}
 where slot = :slot
     and system = cast((pg_control_system()).system_identifier as text)
     and cast(cast(pg_catalog.pg_snapshot_xmax(pg_current_snapshot()) as text) as bigint) - oldest between 0 and 1000000000
 order by number
 
 -- name: forget
-delete from {marks}
+delete from {checkpoints}
 where slot = :slot
     and (
         position < cast(:position as pg_lsn)

@@ -2,7 +2,7 @@
 -- One view of all tables: an event that leaves the park moves the watermark in the same transaction.
 set session characteristics as transaction isolation level repeatable read, read only
 
--- name: marks
+-- name: watermarks
 select source, aggregatetype, aggregateid, last
 from {watermarks}
 where consumer = :consumer and (source, aggregatetype, aggregateid) > (:source, :aggregate_type, :aggregate_id)

@@ -43,7 +43,7 @@ delete from {table}
 where consumer = :consumer
     and (cast(:aggregate_type as text) is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
--- name: keep_marks
+-- name: keep_watermarks
 insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select :consumer, kept.source, kept.aggregatetype, kept.aggregateid, kept.last
 from unnest(

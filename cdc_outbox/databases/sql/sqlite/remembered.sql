@@ -2,7 +2,7 @@
 -- A transaction sees one state of all tables here.
 select 1
 
--- name: marks
+-- name: watermarks
 select source, aggregatetype, aggregateid, last
 from {watermarks}
 where consumer = :consumer and (source, aggregatetype, aggregateid) > (:source, :aggregate_type, :aggregate_id)

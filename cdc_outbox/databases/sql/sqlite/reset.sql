@@ -40,7 +40,7 @@ delete from {table}
 where consumer = :consumer
     and (:aggregate_type is null or aggregatetype = :aggregate_type and aggregateid = :aggregate_id)
 
--- name: keep_marks
+-- name: keep_watermarks
 insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
 select
     :consumer, value ->> '$.sources', value ->> '$.aggregate_types', value ->> '$.aggregate_ids', value ->> '$.lasts'

@@ -28,9 +28,9 @@ create table if not exists {heads} (
 -- that updates leave are cleared after one update in fifty rows, by default it is one in five.
 alter table {heads} set ({settings})
 
--- name: create_marks
+-- name: create_checkpoints
 -- A transaction's number means nothing on another server, where a dump may bring it.
-create table if not exists {marks} (
+create table if not exists {checkpoints} (
     number bigint generated always as identity primary key,
     system text not null default cast((pg_control_system()).system_identifier as text),
     slot text collate "C" not null,
