@@ -46,9 +46,9 @@ class Retry:
     Args:
         inline_retry_seconds: How long an event is tried again at once while its partition waits. Long enough for a
             hiccup, and short enough that the other aggregates hardly notice.
-        first_pause_seconds: The first of those pauses; each is twice the one before.
+        first_pause_seconds: The first pause between tries at once; each is twice the one before.
         parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
-        longest_pause_seconds: The longest of these: what is mended is noticed within that time.
+        longest_pause_seconds: The longest pause of either kind: what is mended is noticed within that time.
         max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
             above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
             away for as long.
@@ -354,7 +354,7 @@ def error_of(
         events: Those of the transaction.
         text_of: Returns what to add of the error's own text.
     """
-    if type(error) is DatabaseError and isinstance(error.__cause__, Exception):
+    if type(error) in {DatabaseError, TransactionConflictError} and isinstance(error.__cause__, Exception):
         error = error.__cause__  # an outbox's: what the driver said decides, as where a handler executes it
     return _aborted(error, events) or ours_of(error) or _refused(error, events, text_of(error))
 

@@ -205,6 +205,7 @@ class RefusedBeforeCommit(BrokenBeforeCommit):
         (psycopg.errors.NumericValueOutOfRange("x"), ConsumerError),
         (psycopg.errors.InFailedSqlTransaction("x"), TransactionAbortedError),
         (psycopg.errors.SerializationFailure("x"), TransactionConflictError),
+        (psycopg.errors.QueryCanceled("x"), ConsumerError),
         (psycopg.errors.UndefinedTable("x"), TableNotFoundError),
         (DuplicateEventError("x"), HandlerError),
     ],
