@@ -55,8 +55,9 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
 def _error_of(error: BaseException, insertion: Insertion) -> CdcOutboxError | None:
     """Return our error for a driver's, ``None`` for any other."""
     ours = database_error(error)
-    if ours is None or ours.sqlstate != UNIQUE_VIOLATION:
+    given = [draft for draft in insertion.drafts if draft.event.id is not None]
+    # The writer's own ids are new, so it was another unique column's value: a caller is not to skip the event.
+    if ours is None or ours.sqlstate != UNIQUE_VIOLATION or not given:
         return ours
-    [draft, *others] = insertion.drafts
-    which = "one of these events" if others else f"an event with the id {draft.id}"
+    which = "one of these events" if insertion.drafts[1:] else f"an event with the id {given[0].id}"
     return DuplicateEventError(f"{which} is in the outbox already")
