@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import click
+from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.options import json_option
@@ -83,6 +84,11 @@ def output_options(command: FC) -> FC:
 
     @wraps(command)
     def gathered(*, prints_json: bool, report: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+        # A variable says what to do where the command line says nothing.
+        source = click.get_current_context().get_parameter_source
+        is_typed = {name: source(name) is ParameterSource.COMMANDLINE for name in ("report", "prints_json")}
+        if is_typed["prints_json"] and not is_typed["report"]:
+            report = None
         return command(output=report or ("json" if prints_json else "text"), **others)
 
     report = click.option(

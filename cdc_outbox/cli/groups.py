@@ -30,18 +30,21 @@ _CONFIRMS = frozenset(
         "accept",
         "accept-shorter-horizon",
         "all",
+        "earlier-events",
         "force",
+        "keep",
         "new-incarnation",
         "offsets-only",
         "purge",
         "replace",
         "revoke",
         "run-effects-again",
+        "to-offset",
         "without-topics",
         "yes",
     }
 )
-"""Options that confirm or choose what one call destroys: a variable would do so for every later command as well."""
+"""Options that confirm or decide what one call destroys: a variable would do so for every later command as well."""
 
 
 def name_variables(command: click.Command) -> click.Command:

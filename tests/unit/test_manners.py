@@ -89,10 +89,11 @@ def variables_of(option: click.Option) -> list[str]:
 
 
 WITHOUT_VARIABLE = {
-    *("--accept", "--accept-shorter-horizon", "--all", "--force", "--new-incarnation", "--offsets-only", "--purge"),
-    *("--replace", "--revoke", "--run-effects-again", "--without-topics", "--yes"),
+    *("--accept", "--accept-shorter-horizon", "--all", "--earlier-events", "--force", "--keep", "--new-incarnation"),
+    *("--offsets-only", "--purge", "--replace", "--revoke", "--run-effects-again", "--to-offset", "--without-topics"),
+    "--yes",
 }
-"""Options that confirm or choose what one call destroys."""
+"""Options that confirm or decide what one call destroys."""
 
 
 @each_command
