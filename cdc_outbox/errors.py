@@ -36,7 +36,7 @@
     │   ├── TransactionAbortedError
     │   ├── TransactionEndedError
     │   ├── WatermarkMovedError                retryable
-    │   ├── PartitionLostError                 retryable .places
+    │   ├── PartitionLostError                 retryable .partitions
     │   ├── TopicReplacedError
     │   ├── OffsetOutOfRangeError
     │   ├── ParkFullError

@@ -17,7 +17,7 @@ class SequenceMode(StrEnum):
     Attributes:
         is_numbered: Whether events have a sequence.
         is_gapless: Whether each sequence follows the one before it, so that a missing event is noticed.
-        is_callers: Whether the service gives the sequence, and not the writer.
+        is_given_by_caller: Whether the service gives the sequence, and not the writer.
     """
 
     GAPLESS = "gapless"
@@ -31,7 +31,7 @@ class SequenceMode(StrEnum):
         # Kept on each member, and not properties: the writer and the consumer ask for every event.
         self.is_numbered = mode != "none"
         self.is_gapless = mode == "gapless"
-        self.is_callers = mode == "increasing"
+        self.is_given_by_caller = mode == "increasing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

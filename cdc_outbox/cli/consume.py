@@ -18,7 +18,7 @@ from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
-from cdc_outbox.consumer.stats import LOG as WATCH_LOG
+from cdc_outbox.consumer.stats import LOG as STATS_LOG
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring import MonitorServer
 from cdc_outbox.redaction import safe_json, visible_lines, without_commands
@@ -117,7 +117,7 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
     logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
     if not verbose:
         log.addFilter(is_news)
-        logging.getLogger(WATCH_LOG).setLevel(logging.INFO)
+        logging.getLogger(STATS_LOG).setLevel(logging.INFO)
     consumer = load(target)
     try:
         with _listening(listen, consumer), line.following(consumer):

@@ -267,9 +267,8 @@ class _Call:
             return
         finally:
             client.close()
-            if not self.dry_run and outcome.state is not PipelineState.UNCHANGED:
-                done = {"state": outcome.state, "plan": str(outcome.plan)}
-                record_action(acting(), "deploy-connector", spec.name, **done, earlier=self.options.earlier)
+        if outcome.state is PipelineState.DEPLOYED:
+            record_action(acting(), "deploy-connector", spec.name, plan=str(plan), earlier=self.options.earlier)
         if is_quiet:
             return
         for change in plan.changes if self.dry_run else ():

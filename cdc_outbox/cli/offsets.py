@@ -164,7 +164,7 @@ def reset(
       cdc-outbox offsets reset connectors/orders.yaml
     """
 
-    def change(client: ConnectClient, name: str, _position_of: ConnectorPosition) -> Offset | None:
+    def change(client: ConnectClient, name: str, _position: ConnectorPosition) -> Offset | None:
         client.reset_offsets(name)
         return None
 

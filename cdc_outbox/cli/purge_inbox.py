@@ -73,9 +73,10 @@ def purge_inbox(
     as a role that owns the inbox.
 
     An event that comes again after its id was forgotten is judged by its number. Without one it is parked as expired
-    where its UUIDv7, or else its time of creation, is older than the purge; where nothing tells its age it is applied
-    once more. So the horizon is compared with how long topics keep their events, and refused if it is shorter: all
-    topics that consumers of the inbox have read, and those of SPEC and --consumed-topic.
+    where its UUIDv7, or else its time of creation, is older than the purge. Where only the record's timestamp tells
+    that time, an event that is published again is applied again. So the horizon is compared with how long topics keep
+    their events, and refused if it is shorter: all topics that consumers of the inbox have read, and those of SPEC and
+    --consumed-topic.
 
     \b
     Examples:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-_DURATION = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(ms|[smhdw])")
+_DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)(ms|[smhdw])")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 

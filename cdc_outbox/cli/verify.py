@@ -159,8 +159,8 @@ def _text(found: Verified) -> Iterator[str]:
     for kind in DifferenceKind:
         told = found.findings.told[kind][:_SHOWN]
         yield from (visible(f"{kind}: {each.location}: {each.message}") for each in told)
-        if found.findings.partitions[kind] > _SHOWN:
-            yield f"{kind}: {found.findings.partitions[kind] - _SHOWN:,} more"
+        if found.findings.locations[kind] > _SHOWN:
+            yield f"{kind}: {found.findings.locations[kind] - _SHOWN:,} more"
         # Most of a kind have the same remedy.
         yield from (visible(f"  {remedy}") for remedy in dict.fromkeys(each.remedy for each in told) if remedy)
     yield from (visible(f"note: {note}") for note in found.notes)

@@ -241,7 +241,7 @@ class PostgresqlDatabase:
         for aggregate_type, aggregate_id, source, last in heads:
             held = first.get((aggregate_type, aggregate_id, source))
             mode = aggregates.get(aggregate_type)
-            if mode is not None and mode.is_callers:
+            if mode is not None and mode.is_given_by_caller:
                 missing += held is None
             else:
                 missing += (last + 1 if held is None else held) - 1

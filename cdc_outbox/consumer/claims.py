@@ -168,7 +168,7 @@ class SqlInbox:
         if not is_read_committed:
             raise ConfigError(
                 "the inbox needs READ COMMITTED: with an older snapshot it would miss what others parked",
-                field="Consumer.connect",
+                field="EffectsDatabase.connect",
                 hint="Leave the isolation level of the consumer's connections as it is.",
             )
         return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)

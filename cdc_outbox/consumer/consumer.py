@@ -52,10 +52,13 @@ _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
 
 def _client_settings(kafka: str | Mapping[str, Any], *, group: str, limits: Limits) -> dict[str, Any]:
     """Return librdkafka's settings, from the brokers' addresses or from the settings that a user gives."""
+    hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with librdkafka\'s other settings.'
+    if not isinstance(kafka, str | Mapping):
+        reason = f"kafka is a text or a mapping, not {type(kafka).__name__}"
+        raise ConfigError(reason, field="Consumer.kafka", hint=hint)
     given = {_SERVERS: kafka} if isinstance(kafka, str) else dict(kafka)
     servers = given.pop(_SERVERS, "")
     if not servers:
-        hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with librdkafka\'s other settings.'
         raise ConfigError("kafka names no brokers", field="Consumer.kafka", hint=hint)
     return kafka_clients.consumer_settings(
         bootstrap_servers=servers, group=group, extra={**limits.queue_settings, **given}

@@ -10,7 +10,7 @@ from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason
 from cdc_outbox.contract.header_names import BINARY_NAMES
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import MessageError
-from cdc_outbox.event import RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats import envelope, foreign
 from cdc_outbox.message import Message
 
@@ -49,7 +49,7 @@ def aggregate_in(message: Message, contract: WireContract) -> Aggregate | None:
         aggregate_type = here[0] if len(here) == 1 else ""
     if not aggregate_id or aggregate_type not in contract.aggregates:
         return None
-    if not source and contract.mode_of(aggregate_type) is not SequenceMode.NONE:
+    if not source and contract.mode_of(aggregate_type).is_numbered:
         return None
     return Aggregate(source, aggregate_type, aggregate_id)
 

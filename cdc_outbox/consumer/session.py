@@ -143,7 +143,7 @@ class Session:
             if ours is None:
                 _log.debug("connect failed", exc_info=error)
             raise ours or ConfigError(
-                f"connect raised {type(error).__name__}{origin_of(error)}, and is to return an open connection",
+                f"the function that opens connections raised {type(error).__name__}{origin_of(error)}",
                 field="EffectsDatabase.connect",
                 hint="It is the error of your own function, or of the driver that it called; --verbose shows it.",
             ) from error
@@ -206,7 +206,7 @@ class Session:
         await self.open()
         if self._clock() - self._compared_at < _COMPARE_SECONDS:
             return False
-        # A partition without a next offset has no effects of this tenure that could be lost.
+        # A partition without a next offset has no effects of this assignment that could be lost.
         offsets = {tp: stored.get(tp, NO_OFFSET) for tp in held}
         moves = {tp: OffsetMove(next_, next_) for tp, next_ in offsets.items() if next_ != NO_OFFSET}
         async with self._transaction() as (stores, connection):
@@ -311,7 +311,7 @@ class EffectsDatabase(Generic[OpenedT_co]):
     def __post_init__(self) -> None:
         if not callable(self.connect):
             raise ConfigError(
-                f"connect must be a function that opens a connection, not {type(self.connect).__name__}",
+                f"database must be a function that opens a connection, not {type(self.connect).__name__}",
                 field="EffectsDatabase.connect",
                 hint="It is called whenever a connection is needed: pass lambda: psycopg.connect(DSN).",
             )

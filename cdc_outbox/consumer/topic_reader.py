@@ -259,7 +259,7 @@ class Selection:
         return topics
 
     def takes(self, event: RecordedEvent) -> bool:
-        """Tell whether an event's message is one of them; of one that tells no time, where none is asked for."""
+        """Tell whether an event's message is one of them."""
         made = event.created_at
         return (
             self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}

@@ -84,7 +84,7 @@ class WireContract:
     def _refuse_unnumbered(self) -> None:
         for option, names in (("latest", self.latest), ("by_watermark", self.by_watermark)):
             for name in names:
-                if self.mode_of(name) is SequenceMode.NONE:
+                if not self.mode_of(name).is_numbered:
                     raise ConfigError(
                         f"{option} needs sequence numbers, and the events of {name!r} have none",
                         field=f"aggregates.{name}.{option}",
@@ -291,7 +291,7 @@ class WireContract:
 
     def _is_numbered(self, aggregate_type: str, message: Message) -> bool:
         try:
-            return self.mode_of(aggregate_type) is not SequenceMode.NONE
+            return self.mode_of(aggregate_type).is_numbered
         except ConfigError as error:
             raise _broken(message, str(error)) from error
 

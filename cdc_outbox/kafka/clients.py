@@ -95,7 +95,7 @@ _LEVELS = (50, 50, 50, 40, 30, 20, 20, 20)
 
 def _least_level(settings: Mapping[str, Any]) -> int:
     """Return the least level of the lines that a user's settings ask librdkafka for."""
-    return logging.DEBUG if settings.get("debug") else _LEVELS[int(settings.get("log_level", 6))]
+    return logging.DEBUG if settings.get("debug") else _LEVELS[min(max(int(settings.get("log_level", 6)), 0), 7)]
 
 
 class _TopicIdLog:

@@ -50,13 +50,13 @@ class Findings:
     def __init__(self) -> None:
         self.events: Counter[tuple[str, DifferenceKind]] = Counter()
         """By aggregate type and kind."""
-        self.partitions: Counter[DifferenceKind] = Counter()
+        self.locations: Counter[DifferenceKind] = Counter()
         self.told: dict[DifferenceKind, list[Difference]] = {kind: [] for kind in DifferenceKind}
 
     def add(self, found: Difference, aggregate_type: str = "") -> None:
         """Count one."""
         self.events[aggregate_type, found.kind] += found.events
-        self.partitions[found.kind] += 1
+        self.locations[found.kind] += 1
         if len(self.told[found.kind]) < _MAX_TOLD:
             self.told[found.kind].append(found)
 
@@ -66,7 +66,7 @@ class Findings:
     @property
     def has_differences(self) -> bool:
         """Whether there is one among them."""
-        return any(kind.is_difference for kind in self.partitions)
+        return any(kind.is_difference for kind in self.locations)
 
 
 class Accounts:

@@ -24,8 +24,9 @@ class Operator:
 def record_action(operator: Operator, what: str, subject: str, **events: object) -> None:
     """Record what an operator did, once it is done; a dry run did nothing.
 
-    It goes to this module's log, at INFO. A hole in a sequence keeps the note too, and an acceptance of heartbeats the
-    name: they are written with what they explain. A record that outlives the process would be written here.
+    It goes to this module's log, at INFO, which the commands do not print: this is the one place where an audit begins.
+    A hole in a sequence keeps the note too, and an acceptance of heartbeats the name, for they are written with what
+    they explain.
 
     Args:
         what: The command, such as ``parked skip``.

@@ -132,7 +132,7 @@ class ProofSource(Protocol[PositionT]):
 
 
 class CheckpointStore(Protocol[PositionT]):
-    """Marks that outlive a run."""
+    """Checkpoints that outlive a run."""
 
     def find(self) -> list[Checkpoint[PositionT]]:
         """Return the checkpoints of earlier runs, in the order in which they were taken."""
@@ -209,7 +209,7 @@ class Pruning(Generic[PositionT]):
 
     def __init__(
         self,
-        witness: ProofSource[PositionT],
+        source: ProofSource[PositionT],
         rows: Rows[PositionT],
         options: PruneOptions,
         report: Report,
@@ -218,7 +218,7 @@ class Pruning(Generic[PositionT]):
         memory: CheckpointStore[PositionT] | None = None,
         parts: Parts[PositionT] | None = None,
     ) -> None:
-        self._witness = witness
+        self._source = source
         self._rows = rows
         self._options = options
         self._report = report
@@ -270,13 +270,13 @@ class Pruning(Generic[PositionT]):
     def _judge(self, *, records: bool) -> tuple[PruneVerdict[PositionT], datetime | None]:
         """Take a checkpoint, wait for the delivery to pass it; return what is proven and since when a row is young."""
         keep, ends = self._options.keep_seconds, self._ends()
-        delivery = self._witness.find_delivery()
-        self._witness.check()
+        delivery = self._source.find_delivery()
+        self._source.check()
         self._report(
             delivery.kind, f"{delivery.name} at {delivery.confirmed}, read by {delivery.read_by or 'no process'}"
         )
         earlier = self._memory.find() if self._memory is not None else []
-        checkpoint = replace(self._witness.look(delivery.reader), ends=ends)
+        checkpoint = replace(self._source.look(delivery.reader), ends=ends)
         if records and self._memory is not None:
             self._memory.record(checkpoint)
         verdict = self._wait([*earlier, checkpoint], delivery)
@@ -290,7 +290,7 @@ class Pruning(Generic[PositionT]):
     def _compare(self, checkpoint: Checkpoint[PositionT], *, records: bool) -> None:
         """Refuse what is not in the topics of the rows that a checkpoint saw and no earlier run has found there."""
         if self._comparison is None:
-            self._witness.refuse_doubt(checkpoint)
+            self._source.refuse_doubt(checkpoint)
             return
         since = None if self._memory is None else self._memory.find_compared()
         starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
@@ -311,12 +311,12 @@ class Pruning(Generic[PositionT]):
             self._report("wait", f"up to {wait:g} s for the {delivery.kind} to pass {checkpoints[-1].position}")
         while verdict.held_back and time.monotonic() < deadline:
             time.sleep(min(_POLL_SECONDS, wait))
-            delivery = self._witness.find_delivery()
+            delivery = self._source.find_delivery()
             if delivery.reader and delivery.reader != checkpoints[-1].reader:
                 # The connector was started anew, and only a checkpoint of its own time can tell what it delivered. No
                 # earlier one counts again, though its reader should come back: there is one snapshot at a time.
                 ends = self._ends()
-                checkpoints = [replace(self._witness.look(delivery.reader), ends=ends)]
+                checkpoints = [replace(self._source.look(delivery.reader), ends=ends)]
             verdict = decide(checkpoints, delivery)
         return verdict
 
@@ -342,7 +342,7 @@ class Pruning(Generic[PositionT]):
         return limit is not None and time.monotonic() - started >= limit
 
     def _remark(self, checkpoint: Checkpoint[PositionT], counts: Counts) -> None:
-        for step, text in self._witness.find_remarks(checkpoint, counts):
+        for step, text in self._source.find_remarks(checkpoint, counts):
             self._report(step, text)
 
 

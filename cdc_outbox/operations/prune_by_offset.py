@@ -266,8 +266,8 @@ def offset_pruning(
     # On the connection that holds the snapshot, so that it reads the same rows.
     viewed = OutboxStage(connections[0], driver, spec.outbox)
     rows = RowsInSnapshot(database, snapshot, outbox, viewed.rows)
-    witness = OffsetProofSource(spec, client, database, snapshot)
-    return Pruning(witness, rows, options, report, comparison=comparison)
+    source = OffsetProofSource(spec, client, database, snapshot)
+    return Pruning(source, rows, options, report, comparison=comparison)
 
 
 def _state(client: ConnectClient, name: str) -> str:

@@ -297,7 +297,7 @@ class SlotProofSource:
                 yield "also", f"the slot {name} is at {confirmed}, behind the checkpoint; {_OTHER_SLOT}"
 
 
-class MarkTable:
+class CheckpointTable:
     """The checkpoints of a slot, in a table beside the outbox; its role may select, insert and delete there."""
 
     def __init__(self, slot: str, database: OpenDatabase) -> None:
@@ -376,7 +376,7 @@ def slot_pruning(
         options,
         report,
         comparison=comparison,
-        memory=MarkTable(slot, database),
+        memory=CheckpointTable(slot, database),
         parts=PartsByTransaction(database, outbox, report),
     )
 

@@ -162,7 +162,7 @@ class OutboxStatements:
                 "would get a second number",
                 hint="Leave Event.id out; or number the type by the caller (sequence: increasing) or not at all.",
             )
-        if mode.is_callers:
+        if mode.is_given_by_caller:
             if not isinstance(event.sequence, int) or not 0 < event.sequence < 2**63:
                 raise EventError(f"{event.aggregate_type} is {mode}: give each event its sequence, from 1 upwards")
         elif event.sequence is not None:

@@ -84,7 +84,7 @@ def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what
     caplog.set_level(logging.DEBUG)
     raised = raised_by_connect(KeyError("hunter2"))
     assert isinstance(raised, ConfigError)
-    assert str(raised).startswith("connect raised KeyError at test_session.py:")
+    assert str(raised).startswith("the function that opens connections raised KeyError at test_session.py:")
     assert "hunter2" not in f"{raised} {raised.hint}"
     assert isinstance(raised.__cause__, KeyError)
     assert "--verbose" in (raised.hint or "")

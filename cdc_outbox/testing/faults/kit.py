@@ -15,7 +15,7 @@ from cdc_outbox.consumer.handlers import ours_of
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
-from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
+from cdc_outbox.event import Event, RecordedEvent, new_event_id
 from cdc_outbox.testing.faults.report import FaultReport, Problem, Repetition, difference
 from cdc_outbox.testing.faults.scenarios import Scenario, scenarios
 from cdc_outbox.testing.faults.stage import AnyConsumer, OnConnection, Play, Stage, UnsafeError
@@ -212,7 +212,7 @@ def _completed(events: Sequence[Event | RecordedEvent], consumer: AnyConsumer) -
     completed = []
     for event in events:
         aggregate = event.aggregate_type, event.aggregate_id
-        is_numbered = consumer.contract.mode_of(event.aggregate_type) is not SequenceMode.NONE
+        is_numbered = consumer.contract.mode_of(event.aggregate_type).is_numbered
         sequence = lasts[aggregate] + 1 if is_numbered and event.sequence is None else event.sequence
         if sequence is not None:
             lasts[aggregate] = sequence

@@ -29,7 +29,7 @@ insert into {checkpoints} (slot, reader, position, oldest, taken_at, ends, compa
 values (:slot, :reader, cast(:position as pg_lsn), :oldest, :taken_at, cast(:ends as jsonb), :compared)
 
 -- name: checkpoints
--- A row knows only half of its transaction's number: a mark of two thousand million transactions ago would be ahead.
+-- A row knows only half of its transaction's number: a checkpoint of two thousand million transactions ago would be ahead.
 select cast(position as text), oldest, reader, taken_at, cast(ends as text), compared
 from {checkpoints}
 where slot = :slot
