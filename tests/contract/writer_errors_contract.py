@@ -90,6 +90,19 @@ class WriterErrorsContract(ABC):
         client.rollback()
         assert store.numbers() == [("42", 1)]
 
+    def test_what_another_unique_column_refuses_is_not_in_the_outbox(
+        self, client: Client, write: Callable[..., object], store: Store
+    ) -> None:
+        table = OutboxTable(name="once")
+        store.make_tables(table)
+        store.query("create unique index if not exists once_each on once (aggregateid)")
+        event = replace(ORDER, aggregate_id=new_event_id())
+        client.add(event, table=table)
+        client.commit()
+        error = refusal(lambda: write(event, table=table), DatabaseError)
+        assert not error.retryable
+        client.rollback()
+
     def test_what_the_database_does_not_take(self, client: Client, write: Callable[..., object], store: Store) -> None:
         table = OutboxTable(name="strict")
         store.make_tables(table)
