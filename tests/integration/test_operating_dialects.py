@@ -93,7 +93,7 @@ def test_what_is_parked_is_listed_shown_and_exported(ids: list[str]) -> None:
     assert exported[0]["headers"] == [["id", "1"], ["ü", {"base64": "/w=="}]]
     assert exported[1]["payload"] == "{}"
     assert "there are: shipping" in run_here("parked", "list", "--consumer=nobody").stderr
-    assert "has the id 9; there are 1, 2 and 3" in run("parked", "show", "9", code=1)[1]
+    assert "has the id 9; there are 1, 2, 3" in run("parked", "show", "9", code=1)[1]
 
 
 def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> None:

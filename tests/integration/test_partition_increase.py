@@ -65,7 +65,7 @@ class Member:
     def __init__(
         self, service: Service, partition: int, *, in_handler: Any = nothing, before_commit: Any = nothing
     ) -> None:
-        self.location = TopicPartition(service.pipeline.topic, partition)
+        self.topic_partition = TopicPartition(service.pipeline.topic, partition)
         self._service, handlers = service, Handlers()
         self.driver = SlowCommit(before_commit)
         self.stores = sql_stores(table=InboxTable(), consumer=service.name, driver=self.driver)
@@ -80,14 +80,16 @@ class Member:
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, event: RecordedEvent) -> Outcome:
-        message = Message(topic=self.location.topic, partition=self.location.partition, offset=0, key=b"1", value=b"{}")
+        message = Message(
+            topic=self.topic_partition.topic, partition=self.topic_partition.partition, offset=0, key=b"1", value=b"{}"
+        )
         with psycopg.connect(self._service.dsn) as connection:
             delivered = finish(self._delivery.apply([Item(event=event, message=message)], connection, {}))
         return delivered.outcomes[0]
 
     def due(self) -> list[str]:
         with psycopg.connect(self._service.dsn) as connection:
-            return [row.event_id for row in finish(self.stores.park.find_due(connection, [self.location], 10))]
+            return [row.event_id for row in finish(self.stores.park.find_due(connection, [self.topic_partition], 10))]
 
 
 def wait_for_lock(service: Service, what: str) -> None:

@@ -16,6 +16,7 @@ from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
     ConsumerError,
+    DatabaseError,
     MessageError,
     NotInTransactionError,
     SequenceConflictError,
@@ -177,8 +178,9 @@ def test_an_error_that_the_block_swallows_is_not_committed(dsn: str, inbox: Inbo
         with suppress(psycopg.Error):
             connection.execute("select 1 from nowhere")
 
-    with pytest.raises(psycopg.errors.InFailedSqlTransaction):
+    with pytest.raises(DatabaseError, match="the transaction is aborted") as refused:
         receive(dsn, inbox, event, swallow)
+    assert isinstance(refused.value.__cause__, psycopg.errors.InFailedSqlTransaction)
     assert receive(dsn, inbox, event) is NEXT
 
 

@@ -95,7 +95,7 @@ class DjangoClient(Client):
 
     def __init__(self, store: Store, *, autocommit: bool) -> None:
         self.alias = add_alias(store)
-        self.connection = self.location = connections[self.alias]
+        self.connection = self.place = connections[self.alias]
         self.connection.inc_thread_sharing()
         self._autocommit = autocommit
         self._atomic: Atomic | None = None

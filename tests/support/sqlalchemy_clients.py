@@ -51,27 +51,27 @@ class SessionClient(Client):
     """Ends by statement what it began by statement: under AUTOCOMMIT the session has nothing to commit."""
 
     def __init__(self, dsn: str | URL, driver: str, *, autocommit: bool) -> None:
-        self.location = self.make(create_engine(make_url(dsn, driver), **engine_options(autocommit=autocommit)))
+        self.place = self.make(create_engine(make_url(dsn, driver), **engine_options(autocommit=autocommit)))
         self.by_name = False
 
     def make(self, engine: Engine) -> Any:
         return Session(engine)
 
     def execute(self, sql: str) -> object:
-        return self.location.execute(text(sql), execution_options=PLAIN)
+        return self.place.execute(text(sql), execution_options=PLAIN)
 
     def begin(self) -> object:
         self.by_name = True
         return self.execute("begin")
 
     def commit(self) -> object:
-        return self.execute("commit") if self.by_name else self.location.commit()
+        return self.execute("commit") if self.by_name else self.place.commit()
 
     def rollback(self) -> object:
-        return self.execute("rollback") if self.by_name else self.location.rollback()
+        return self.execute("rollback") if self.by_name else self.place.rollback()
 
     def close(self) -> None:
-        self.location.close()
+        self.place.close()
 
 
 class ConnectionClient(SessionClient):
@@ -84,7 +84,7 @@ class ScopedSessionClient(SessionClient):
         return scoped_session(sessionmaker(engine), scopefunc=lambda: 1)  # one, whichever thread asks
 
     def close(self) -> None:
-        self.location.remove()
+        self.place.remove()
 
 
 class OwnSession(sqlmodel.Session):
@@ -96,34 +96,34 @@ class SqlModelClient(SessionClient):
         return OwnSession(engine)
 
     def execute(self, sql: str) -> object:
-        return self.location.connection().exec_driver_sql(sql, execution_options=PLAIN)
+        return self.place.connection().exec_driver_sql(sql, execution_options=PLAIN)
 
 
 class AsyncSessionClient(AsyncClient):
     def __init__(self, dsn: str | URL, driver: str, *, autocommit: bool) -> None:
         super().__init__()
         options = engine_options(autocommit=autocommit)
-        self.location = self.run(self.make(create_async_engine(make_url(dsn, driver), **options)))
+        self.place = self.run(self.make(create_async_engine(make_url(dsn, driver), **options)))
         self.by_name = False
 
     async def make(self, engine: AsyncEngine) -> Any:
         return AsyncSession(engine)
 
     def execute(self, sql: str) -> object:
-        return self.run(self.location.execute(text(sql), execution_options=PLAIN))
+        return self.run(self.place.execute(text(sql), execution_options=PLAIN))
 
     def begin(self) -> object:
         self.by_name = True
         return self.execute("begin")
 
     def commit(self) -> object:
-        return self.execute("commit") if self.by_name else self.run(self.location.commit())
+        return self.execute("commit") if self.by_name else self.run(self.place.commit())
 
     def rollback(self) -> object:
-        return self.execute("rollback") if self.by_name else self.run(self.location.rollback())
+        return self.execute("rollback") if self.by_name else self.run(self.place.rollback())
 
     def close(self) -> object:
-        self.run(self.location.close())
+        self.run(self.place.close())
         return super().close()
 
 
@@ -137,7 +137,7 @@ class AsyncScopedSessionClient(AsyncSessionClient):
         return async_scoped_session(async_sessionmaker(engine), scopefunc=lambda: 1)
 
     def close(self) -> object:
-        self.run(self.location.remove())
+        self.run(self.place.remove())
         return AsyncClient.close(self)
 
 
@@ -147,7 +147,7 @@ class AsyncSqlModelClient(AsyncSessionClient):
 
     def execute(self, sql: str) -> object:
         return self.run(
-            self.location.run_sync(lambda session: session.connection().exec_driver_sql(sql, execution_options=PLAIN))
+            self.place.run_sync(lambda session: session.connection().exec_driver_sql(sql, execution_options=PLAIN))
         )
 
 
