@@ -166,7 +166,7 @@ def test_an_aggregate_id_may_be_a_uuid_and_a_type_be_short_where_events_are_not_
     placed = replace(event(1), aggregate_id=aggregate_id)
     with psycopg.connect(adopted.dsn) as connection:
         for wrong in (replace(placed, aggregate_id="42"), replace(placed, type="x" * 51)):
-            with pytest.raises(DatabaseError, match="a value does not fit the column's type|too long") as refused:
+            with pytest.raises(DatabaseError, match="a value does not fit the column's type") as refused:
                 outbox.add_all(connection, [placed, wrong])
             assert isinstance(refused.value.__cause__, psycopg.DataError)
             connection.rollback()

@@ -80,9 +80,8 @@ class Member:
         self._delivery = Delivery(stores=self.stores, driver=self.driver, calls=calls, order_of=lambda _: order)
 
     def deliver(self, event: RecordedEvent) -> Outcome:
-        message = Message(
-            topic=self.topic_partition.topic, partition=self.topic_partition.partition, offset=0, key=b"1", value=b"{}"
-        )
+        topic, partition = self.topic_partition
+        message = Message(topic=topic, partition=partition, offset=0, key=b"1", value=b"{}")
         with psycopg.connect(self._service.dsn) as connection:
             delivered = finish(self._delivery.apply([Item(event=event, message=message)], connection, {}))
         return delivered.outcomes[0]
@@ -166,7 +165,7 @@ def test_two_consumers_that_redo_one_chain_at_once_count_what_is_parked_once(fed
     assert member.deliver(two) is Outcome.PARKED
     assert member.deliver(one_) is Outcome.APPLIED
     with psycopg.connect(fed_service.dsn) as connection:
-        [row] = finish(member.stores.park.find_due(connection, [member.location], 10))
+        [row] = finish(member.stores.park.find_due(connection, [member.topic_partition], 10))
     redone = Item(event=two, message=row.message, parked=row)
 
     def redo(member: Member) -> Outcome:
