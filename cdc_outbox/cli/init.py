@@ -109,7 +109,7 @@ def init(
 
     A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
     a failover that lost commits, after the table was made again. Consumers would take what is written next for events
-    that they have had, or stop at a conflict. With a new source sequences start again at 1, and consumers can tell.
+    that they have had, or park it as a conflict. With a new source sequences start again at 1, and consumers can tell.
     Where a later incarnation was in use before the restore, name one after it with --to-source. The connector must be
     stopped meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in
     order, and refuses while the slot is read or the two disagree.
