@@ -2,6 +2,7 @@
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -9,7 +10,17 @@ from unittest.mock import Mock
 import psycopg
 import pytest
 
-from cdc_outbox import Event, Outbox, TableNotFoundError, TransactionConflictError
+from cdc_outbox import (
+    Event,
+    ForeignOutbox,
+    Outbox,
+    PayloadType,
+    TableNotFoundError,
+    TransactionConflictError,
+    WireContract,
+)
+from cdc_outbox.consumer.item import item_of
+from cdc_outbox.consumer.parked_events import Reason
 from cdc_outbox.message import Message
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,6 +48,13 @@ def test_what_users_read_is_said_in_plain_words() -> None:
     words = re.compile(r"(?<!`)\b(somebody|nobody|whoever|shall)\b", re.IGNORECASE)  # `nobody` is a user
     found = [f"{page.name}: {line}" for page in read for line in page.read_text().splitlines() if words.search(line)]
     assert found == []
+
+
+def test_no_page_says_that_a_consumer_stops_where_it_parks() -> None:
+    package = DOCS.parent / "cdc_outbox"
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md"), *(package / "cli").glob("*.py")]
+    stops = re.compile(r"stops? at (a|the) (gap|conflict)|without it a message that says no type stops", re.IGNORECASE)
+    assert [page.name for page in pages if stops.search(" ".join(page.read_text().split()))] == []
 
 
 def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
@@ -73,23 +91,42 @@ def test_the_retry_that_is_shown_tries_again_what_may_be_tried_again(monkeypatch
     assert work.call_count == 2
 
 
-def test_the_contract_of_a_foreign_outbox_that_is_shown_reads_every_line_of_its_table() -> None:
+def foreign_outbox() -> tuple[WireContract, list[Message]]:
+    """Return the contract that is shown, and the message of each line of its table."""
     section = CONSUMING[CONSUMING.index("## Messages of a foreign outbox") :]
     names: dict[str, Any] = {}
     [block] = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     exec(block, names)  # noqa: S102 - the documentation's own
     table = section[section.index("| key, a header | value | written by |") :].split("\n\n")[0]
     rows = [[cell.strip().strip("`") for cell in line.split("|")[1:3]] for line in table.splitlines()[2:]]
-    assert len(rows) == 6
-    for key, value in rows:
-        told = value.replace("{…}", '{"type":"string"}').replace("…", '"x"')
-        headers = (("id", b"1"),)
-        message = Message(
+    schema = '{"type":"string"}'
+    return names["contract"], [
+        Message(
             topic="outbox.event.order",
-            key=(key or "42").replace("{…}", '{"type":"string"}').encode(),
-            value=told.encode(),
-            headers=headers,
+            key=(key or "42").replace("{…}", schema).encode(),
+            value=value.replace("{…}", schema).replace("…", '"x"').encode(),
+            headers=(("id", b"1"),),
             timestamp_ms=1_800_000_000_000,
         )
-        event = names["contract"].event_of(message)
+        for key, value in rows
+    ]
+
+
+def test_the_contract_of_a_foreign_outbox_that_is_shown_reads_every_line_of_its_table() -> None:
+    contract, messages = foreign_outbox()
+    assert len(messages) == 6
+    for message in messages:
+        event = contract.event_of(message)
         assert (event.aggregate_type, event.aggregate_id, event.payload) == ("order", "42", {"total": 10})
+
+
+def test_messages_of_a_foreign_outbox_without_a_type_or_a_key_are_parked_as_unreadable() -> None:
+    contract, messages = foreign_outbox()
+    untyped = messages[:4]  # the envelope and the CloudEvent behind them have types
+    avro = replace(messages[0], value=b"\x00\x00\x00\x00\x01\x14")
+    unread = [item_of(message, replace(contract, foreign=ForeignOutbox())) for message in untyped]
+    unread += [item_of(message, contract) for message in (replace(messages[0], key=None), avro)]
+    assert len(unread) == 6
+    assert [item.failure and item.failure.reason for item in unread] == [Reason.UNREADABLE] * len(unread)
+    as_bytes = replace(contract, payload_type=PayloadType.BYTES)
+    assert item_of(avro, as_bytes).event.payload == avro.value
