@@ -1,6 +1,5 @@
 """The how-tos of docs/consuming.md are executed, as they stand there, over a real topic."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,19 +20,13 @@ from tests.contract.consumer_contract import PostgresLedger, running
 from tests.support.django_site import add_entry, entry, remove_alias
 from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
-from tests.support.rig import eventually, import_block
+from tests.support.pages import Page
+from tests.support.rig import eventually
 from tests.support.sqlalchemy_clients import url_of
 
-PAGE = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
-BLOCKS = re.findall(r"^```(?:python|sh)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = Page("docs/consuming.md")
 CONTRACT = WireContract(aggregates={"contract": SequenceMode.GAPLESS})
 BILLS = "create table bills (customer varchar(50) primary key)"
-
-
-def block(start: str) -> str:
-    """Return the one block that starts so."""
-    [found] = [block for block in BLOCKS if block.startswith(start)]
-    return str(found)
 
 
 @pytest.fixture
@@ -55,7 +48,7 @@ def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         outbox_stack.broker.create_topic(topic)
 
     def run(name: str, query: Callable[[str], list[Any]]) -> ModuleType:
-        module = imported(name, tmp_path)
+        module = PAGE.imported(name, tmp_path)
         event = make_event(1, uuid4().hex, event_type="ContractSigned", aggregate_type="contract")
         message = CONTRACT.message_of(event)
         producer = Producer({"bootstrap.servers": servers})
@@ -67,11 +60,6 @@ def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         return module
 
     return run
-
-
-def imported(name: str, folder: Path) -> ModuleType:
-    """Import a block as the module that its first line names."""
-    return import_block(block(f"# {name}.py"), name, folder)
 
 
 def test_sqlalchemy_as_the_page_says(ledger: PostgresLedger, bill: Callable[..., Any]) -> None:
@@ -112,6 +100,6 @@ def test_mariadb_as_the_page_says(mariadb: MariaDb, bill: Callable[..., Any], mo
             "PATH": f"{sys.prefix}/bin:/usr/bin:/bin",
             "BILLING_MARIADB_DSN": store.dsn.url("mysql").partition("?")[0],
         }
-        script = block('cdc-outbox init --inbox --dsn "$BILLING_MARIADB_DSN"')
+        script = PAGE.block('cdc-outbox init --inbox --dsn "$BILLING_MARIADB_DSN"')
         subprocess.run(["bash", "-euc", script], env=env, check=True, capture_output=True)
         bill("mariadb_billing", store.query)

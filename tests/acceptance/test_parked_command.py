@@ -205,11 +205,13 @@ def test_the_commands_of_the_docs_run_as_they_stand_there(
     service.deliver(make_event(1), make_event(2), make_event(41, "2"))
     section = DOCS.read_text().partition("## The park\n")[2].partition("## How long")[0]
     commands = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
+    export, *commands = commands
+    assert export == 'export CDC_OUTBOX_INBOX_DSN="$SHIPPING_DSN"'
     assert len(commands) == 8
     for command in commands:
         program, *arguments = shlex.split(command.replace(" 17 ", " 1 ").replace("parked.jsonl", f"{tmp_path}/x"))
         assert program == "cdc-outbox"
-        shell.run(*arguments, CDC_OUTBOX_DSN=service.dsn)
+        shell.run(*arguments, CDC_OUTBOX_INBOX_DSN=service.dsn)
     service.broken = set()
     service.retry_parked()
     assert service.parked() == []

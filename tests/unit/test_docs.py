@@ -57,6 +57,29 @@ def test_no_page_says_that_a_consumer_stops_where_it_parks() -> None:
     assert [page.name for page in pages if stops.search(" ".join(page.read_text().split()))] == []
 
 
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.name)
+def test_what_a_page_links_to_is_there(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        if "://" in path:
+            continue
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors_of(linked), target
+
+
+def test_the_readme_links_to_every_page() -> None:
+    readme = (DOCS.parent / "README.md").read_text()
+    missing = [page.name for page in DOCS.rglob("*.md") if f"({page.relative_to(DOCS.parent)}" not in readme]
+    assert missing == []
+
+
 def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
     shown = [line for page in DOCS.rglob("*.md") for line in page.read_text().splitlines() if "curl " in line]
     assert shown
