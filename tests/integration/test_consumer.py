@@ -3,29 +3,20 @@
 import signal
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
-from unittest.mock import Mock
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from cdc_outbox import Event, RecordedEvent
-from cdc_outbox.consumer import Consumer, InboxTable, Outcome
+from cdc_outbox.consumer import Consumer, Outcome
 from cdc_outbox.errors import (
-    BrokerUnavailableError,
-    ConfigError,
-    DatabaseAccessError,
-    DatabaseUnavailableError,
-    TableNotFoundError,
     TransactionEndedError,
 )
-from cdc_outbox.kafka import reading as kafka_reading
 from cdc_outbox.message import Message
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import HASTY, Service, apply_effect, effects_of
-from tests.support.timings import QUICK_LIMITS
 
 EVENTS_TOTAL = "cdc_outbox_consumer_events_total"
 
@@ -198,10 +189,10 @@ def test_a_handler_that_swallows_an_sql_error_loses_nothing(service: Service) ->
     assert "swallowed an SQL error" in error_of(service)
     assert service.watermark() == 1
 
-    mended = service.consumer()
-    mended.on("Swallowed")(apply_effect)
+    fixed = service.consumer()
+    fixed.on("Swallowed")(apply_effect)
     retry(service)
-    service.consume(3, mended)
+    service.consume(3, fixed)
     assert sorted(service.effects()) == [*effects_of(2), ("other", 1)]
 
 
@@ -238,10 +229,10 @@ def test_a_failing_handler_has_no_effect_and_its_event_is_kept_with_a_name_and_n
     assert "hunter2" not in error_of(service)
     assert service.effects() == effects_of(1)
 
-    mended = service.consumer()
-    mended.on("Poison")(apply_effect)
+    fixed = service.consumer()
+    fixed.on("Poison")(apply_effect)
     retry(service)
-    service.consume(2, mended)
+    service.consume(2, fixed)
     assert service.effects() == effects_of(2)
     assert reasons(service) == []
 
@@ -263,9 +254,9 @@ def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_its_event_co
             service.run_to_its_end(consumer)
         assert service.effects() == effects_of(1)
         assert reasons(service) == []
-    mended = service.consumer()
-    mended.on("Ended")(apply_effect)
-    service.consume(2, mended)
+    fixed = service.consumer()
+    fixed.on("Ended")(apply_effect)
+    service.consume(2, fixed)
     assert service.effects() == effects_of(2)
 
 
@@ -345,51 +336,6 @@ def test_offsets_follow_the_effects(service: Service) -> None:
     service.pipeline.write_and_send(7)
     service.consume(7)
     assert service.committed_offsets() == {wait_for_topic(service.pipeline, 7)[0].partition: 7}
-
-
-def test_a_topic_that_does_not_exist_yet_is_waited_for(connected: Service) -> None:
-    with connected.running():
-        connected.pipeline.write(2)
-        eventually(lambda: len(connected.effects()) == 2, "two effects")
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "reason"),
-    [
-        ({"kafka": "127.0.0.1:1"}, BrokerUnavailableError, "_TRANSPORT"),
-        ({"inbox": InboxTable(name="nowhere")}, TableNotFoundError, r'"public.nowhere\w*" does not exist'),
-    ],
-)
-def test_what_cannot_be_reached_at_the_start_is_named(
-    service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limits = replace(QUICK_LIMITS, reach_seconds=1.0)
-    find_topics = Mock(wraps=kafka_reading.find_topics)
-    monkeypatch.setattr(kafka_reading, "find_topics", find_topics)
-    service.pipeline.write_and_send(1)
-    with pytest.raises(error, match=reason):
-        service.run_to_its_end(service.consumer(limits=limits, **options))
-    assert {call.args[1] for call in find_topics.call_args_list} == {limits.reach_seconds}
-
-
-def test_a_database_that_refuses_or_is_not_there_is_named(service: Service) -> None:
-    dsn = service.dsn
-    with pytest.raises(DatabaseAccessError, match="password authentication failed"):
-        service.consumer(connect=lambda: psycopg.connect(dsn, password="wrong")).run()
-    with pytest.raises(DatabaseUnavailableError, match="Connection refused"):
-        service.consumer(connect=lambda: psycopg.connect(dsn, port=1)).run()
-
-
-def test_mistakes_in_the_code_are_named_when_it_is_made(service: Service) -> None:
-    consumer = service.consumer()
-    with pytest.raises(ConfigError, match="'OrderPlaced' has a handler already"):
-        consumer.on("OrderPlaced")(apply_effect)
-    with pytest.raises(ConfigError, match="a consumer has a name"):
-        service.consumer(name="")
-    with pytest.raises(ConfigError, match="at most 255 bytes"):
-        service.consumer(name="ü" * 128)
-    with pytest.raises(ConfigError, match=r"enable.auto.commit cannot be set"):
-        service.consumer(kafka_settings={"enable.auto.commit": True})
 
 
 def test_stopping_from_a_signal_handler_is_safe(service: Service) -> None:

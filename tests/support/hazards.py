@@ -1,6 +1,7 @@
 """What each rule of the linter is about: a clean configuration, what is changed in it, and where that is found."""
 
 from cdc_outbox.debezium.lint import ConnectorKind
+from tests.support.capture_hazards import CAPTURE_CASES
 from tests.support.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING
 from tests.support.lint_case import Case, case
 
@@ -9,11 +10,6 @@ _M = "transforms.outbox.collection."
 _P = "producer.override."
 _TYPE = f"{_R}type"
 _PLACED = f"{_T}fields.additional.placement"
-_DECODED = {
-    "transforms": "decode,outbox",
-    "transforms.decode.type": DECODER,
-    "predicates.isOutbox.pattern": r"orders\.message",
-}
 
 CASES = (
     case("CC101", "slot.nam", "x"),
@@ -274,131 +270,6 @@ CASES = (
     case("CC419", "key.converter", "org.apache.kafka.connect.converters.ByteArrayConverter"),
     case("CC419", "key.converter", "org.apache.kafka.connect.converters.LongConverter"),
     case("CC419", "value.converter", "org.apache.kafka.connect.converters.LongConverter"),
-    case("CC501", "table.include.list", None, more={f"{_R}predicate": None}),
-    case("CC502", "table.include.list", "public.outbox,public.heartbeat", more={f"{_R}predicate": None}),
-    case("CC503", "signal.data.collection", "public.signals", more={f"{_R}predicate": None}),
-    case("CC504", "table.include.list", "public\\..*", more={f"{_R}predicate": None}),
-    case("CC504", "table.include.list", "public.a,public.b", more={f"{_R}predicate": None}),
-    case("CC505", "predicates.isOutbox.pattern", "outbox.event.*"),
-    case("CC505", "predicates.isOutbox.pattern", "orders\\.dbo\\.outbox", ConnectorKind.SQLSERVER),
-    case("CC506", "table.include.list", "outbox"),
-    case("CC507", "table.include.list", "orders.public.outbox"),
-    case("CC507", "table.include.list", "orders.dbo.outbox", ConnectorKind.SQLSERVER),
-    case("CC507", "table.include.list", "ORCLPDB1.APP.OUTBOX", ConnectorKind.ORACLE),
-    case("CC508", "table.include.list", '"public"."Outbox"'),
-    case("CC509", "table.exclude.list", "public.x"),
-    case("CC510", "schema.include.list", "orders"),
-    case("CC510", "database.include.list", "shop", ConnectorKind.MYSQL),
-    Case(
-        code="CC511",
-        at="message.prefix.exclude.list",
-        changes={"message.prefix.exclude.list": None, "heartbeat.action.query": None},
-    ),
-    Case(code="CC512", at="heartbeat.action.query", changes={"message.prefix.exclude.list": None}),
-    case("CC513", "heartbeat.action.query", "insert into heartbeat values (1)"),
-    Case(code="CC514", at="heartbeat.action.query", changes={"heartbeat.interval.ms": "0"}),
-    case("CC515", "snapshot.mode", "initial"),
-    case("CC515", "snapshot.mode", None, ConnectorKind.MYSQL),
-    case("CC516", "snapshot.mode", "always"),
-    case("CC517", "snapshot.mode", "initial_only"),
-    Case(
-        code="CC518",
-        at="provide.transaction.metadata",
-        changes={"provide.transaction.metadata": "true", f"{_T}field.additional.missing": None},
-        version=(3, 6),
-    ),
-    case("CC519", "provide.transaction.metadata", "true"),
-    Case(
-        code="CC520",
-        at="transforms",
-        changes={**_DECODED, "transforms": "outbox,decode"},
-    ),
-    Case(
-        code="CC521",
-        at=f"{_T}field.event.timestamp",
-        changes=_DECODED,
-    ),
-    Case(
-        code="CC522",
-        at="transforms.decode.fields.null.include",
-        changes={
-            "transforms": "decode,outbox",
-            "transforms.decode.type": DECODER,
-            f"{_T}field.additional.missing": None,
-        },
-    ),
-    case("CC523", "schema.exclude.list", "public"),
-    case("CC523", "database.exclude.list", "orders", ConnectorKind.MYSQL),
-    Case(
-        code="CC524",
-        at="message.prefix.exclude.list",
-        changes=_DECODED,
-    ),
-    case("CC525", "table.include.list", "public\\.(outbox"),
-    case("CC525", "column.exclude.list", "a,public\\.[outbox"),
-    case("CC526", "heartbeat.action.query", "SELECT 1"),
-    case("CC526", "heartbeat.action.query", "select now()"),
-    case("CC601", "plugin.name", None),
-    case("CC602", "slot.name", None),
-    case("CC603", "slot.name", "Orders-Outbox"),
-    case("CC603", "slot.name", "x" * 64),
-    case("CC604", "publication.name", None),
-    case("CC605", "publication.autocreate.mode", None),
-    case("CC606", "publication.name", "ü" * 32),
-    case("CC607", "heartbeat.interval.ms", None),
-    case("CC608", "slot.drop.on.stop", "true"),
-    case("CC609", "flush.lsn.source", "false"),
-    case("CC610", "heartbeat.action.query", None),
-    case("CC612", "lsn.flush.mode", "connector_and_driver"),
-    case("CC619", "offset.mismatch.strategy", "trust_offset"),
-    case("CC619", "offset.mismatch.strategy", "trust_slot"),
-    case("CC619", "offset.mismatch.strategy", "trust_greater_lsn"),
-    case("CC613", "lsn.flush.mode", "manual"),
-    case("CC614", "status.update.interval.ms", "60000"),
-    case("CC615", "lsn.flush.timeout.action", "ignore"),
-    case("CC616", "table.include.list", "public.outbox_2026_11"),
-    case("CC617", "publication.autocreate.mode", "no_tables"),
-    case("CC618", "publication.autocreate.mode", "filtered"),
-    case("CC620", "database.port", "6432"),
-    case("CC620", "database.hostname", "ep-cool-1-pooler.eu.example.org"),
-    case("CC701", "schema.history.internal", "io.debezium.relational.history.MemorySchemaHistory", ConnectorKind.MYSQL),
-    case(
-        "CC702", "schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory", ConnectorKind.MARIADB
-    ),
-    case("CC703", "schema.history.internal.store.only.captured.tables.ddl", None, ConnectorKind.ORACLE),
-    case("CC704", "schema.history.internal.skip.unparseable.ddl", "true", ConnectorKind.MYSQL),
-    case("CC705", "include.schema.changes", None, ConnectorKind.MYSQL),
-    case(
-        "CC706",
-        "schema.history.internal.kafka.topic",
-        "orders",
-        ConnectorKind.MYSQL,
-        more={"include.schema.changes": None},
-    ),
-    case("CC707", "snapshot.mode", "recovery", ConnectorKind.MYSQL),
-    case("CC708", "snapshot.locking.mode", None, ConnectorKind.MYSQL),
-    case("CC709", "heartbeat.interval.ms", None, ConnectorKind.MONGODB),
-    Case(
-        code="CC801", at="snapshot.isolation.mode", kind=ConnectorKind.SQLSERVER, changes={"snapshot.mode": "initial"}
-    ),
-    case("CC802", "lob.enabled", None, ConnectorKind.ORACLE),
-    case("CC803", "log.mining.transaction.retention.ms", "3600000", ConnectorKind.ORACLE),
-    case("CC804", "log.mining.strategy", "redo_log_catalog", ConnectorKind.ORACLE),
-    Case(
-        code="CC805",
-        at="heartbeat.action.query",
-        changes={"heartbeat.action.query": "select 1"},
-        kind=ConnectorKind.MONGODB,
-        version=(3, 6),
-    ),
-    case("CC806", "cursor.oversize.handling.mode", "skip", ConnectorKind.MONGODB),
-    Case(
-        code="CC807",
-        at="collection.include.list",
-        kind=ConnectorKind.MONGODB,
-        changes={"filters.match.mode": "literal"},
-    ),
-    case("CC808", f"{_M}expand.json.payload", None, ConnectorKind.MONGODB),
-    case("CC809", "collection.include.list", None, ConnectorKind.MONGODB),
+    *CAPTURE_CASES,
 )
 """At least one for each rule."""

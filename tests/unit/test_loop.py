@@ -1,231 +1,32 @@
 """A consumer's loop over databases that refuse it, by a clock that nobody waits for."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from random import Random
+from collections.abc import Iterable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-import psycopg
 import pytest
 
-from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract, loop, offsets
-from cdc_outbox.consumer import group as keeper_module
-from cdc_outbox.consumer.delivery import Delivered, Outcome
-from cdc_outbox.consumer.fencing import Assignment, Ownership, TopicId, TopicPartition
-from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
+from cdc_outbox.consumer import Limits, loop, offsets
+from cdc_outbox.consumer import group as group_module
+from cdc_outbox.consumer.delivery import Delivered
+from cdc_outbox.consumer.fencing import Assignment, TopicId, TopicPartition
+from cdc_outbox.consumer.group import BackgroundPoller
 from cdc_outbox.consumer.item import Item
-from cdc_outbox.consumer.loop import Loop
-from cdc_outbox.consumer.offsets import Offsets
-from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State
-from cdc_outbox.consumer.retries import RetryTracker
-from cdc_outbox.consumer.start_offsets import GroupPartitions, PartitionOffsets
-from cdc_outbox.consumer.stats import ConsumerStats
-from cdc_outbox.consumer.waits import Waits
+from cdc_outbox.consumer.start_offsets import PartitionOffsets
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import (
     BrokerUnavailableError,
     DatabaseUnavailableError,
-    HandlerError,
     NoHandlerError,
     PartitionLostError,
     TopicReplacedError,
 )
-from cdc_outbox.telemetry import NoMetrics
-from fuzz.consumer_group import Client, Group
-from fuzz.consumer_world import ModelKeeper
-from tests.support.events import make_event
+from fuzz.consumer_group import Group
+from fuzz.consumer_world import ModelPoller
+from tests.support.loop_rig import OUTAGE_SECONDS, PLACE, ClockWaits, OnePartitionEach, Second, append, consume, rig
 
 EVENTS = 20_000
-OUTAGE_SECONDS = 2 * 3600.0
-PLACE = TopicPartition("outbox.event.order", 0)
-CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS})
-
-
-class ShortestPauses(Random):
-    """Jitter that always makes a pause as short as it can be."""
-
-    def uniform(self, a: float, b: float) -> float:
-        return min(a, b)
-
-
-@dataclass
-class Second:
-    """A consumer's database that works, and a second one, which its handlers need and which is away.
-
-    Args:
-        back_at: When the second database is back, in seconds.
-    """
-
-    back_at: float = OUTAGE_SECONDS
-    clock: float = 0.0
-    attempts: int = 0
-    applied: list[str] = field(default_factory=list)
-    rows: dict[str, tuple[ParkedEvent, float | None]] = field(default_factory=dict)
-    """Parked events, each with the time at which it is due."""
-    most_attempts: int = 0
-    sizes: list[int] = field(default_factory=list)
-    """How many events were in each transaction."""
-
-    def monotonic(self) -> float:
-        """Return the time by the clock."""
-        return self.clock
-
-    async def open(self) -> None:
-        """Nothing needs to be opened."""
-
-    async def close(self) -> None:
-        """Nothing is open."""
-
-    async def issue(
-        self, places: Iterable[TopicPartition], topic_ids: Mapping[str, TopicId]
-    ) -> Mapping[TopicPartition, Assignment]:
-        return {place: Assignment(1, 0, topic_id=topic_ids[place.topic]) for place in places}
-
-    async def compare(self, held: Mapping[TopicPartition, int], stored: Mapping[TopicPartition, int]) -> bool:
-        """Nothing is ever lost."""
-        del held, stored
-        return True
-
-    async def finish(self, held: Mapping[TopicPartition, int]) -> None:
-        """Nothing is noted."""
-
-    async def apply(
-        self,
-        items: Sequence[Item],
-        _held: Mapping[TopicPartition, int],
-        _room: int,
-        _meanwhile: object,
-        *,
-        stored: Mapping[TopicPartition, int],
-    ) -> Delivered:
-        del stored
-        self.clock += 0.01
-        self.sizes.append(len(items))
-        wanted = [item for item in items if item.failure is None]
-        if wanted and self.clock < self.back_at:
-            self.attempts += 1
-            cause = psycopg.OperationalError('connection to server at "db2", port 5432 failed: Connection refused')
-            raise HandlerError("the handler raised OperationalError") from cause
-        for item in items:
-            self.rows.pop(item.event_id, None)
-            if item.failure is None:
-                self.applied.append(item.event_id)
-            else:
-                self._park(item)
-        outcomes = [Outcome.PARKED if item.failure else Outcome.APPLIED for item in items]
-        return Delivered(outcomes=outcomes)
-
-    def _park(self, item: Item) -> None:
-        assert item.failure is not None
-        self.most_attempts = max(self.most_attempts, item.failure.attempts)
-        row = ParkedEvent(
-            parked_id=1,
-            event_id=item.event_id,
-            state=item.failure.state,
-            reason=Reason.FAILED,
-            blocks=True,
-            forced=False,
-            attempts=item.failure.attempts,
-            message=item.message,
-            is_due=True,
-            aggregate=item.aggregate,
-        )
-        seconds = item.failure.retry_seconds
-        self.rows[item.event_id] = row, None if seconds is None else self.clock + seconds
-
-    async def find_parked_partitions(self) -> set[TopicPartition]:
-        return {PLACE} if self.rows else set()
-
-    async def find_due(
-        self, _owned: Iterable[TopicPartition], limit: int, most_bytes: float, *, counts: bool
-    ) -> tuple[list[ParkedEvent], list[ParkedCount]]:
-        assert (most_bytes, counts) == (Limits().batch_bytes, True)
-        due = [row for row, due_at in self.rows.values() if due_at is not None and due_at <= self.clock]
-        parked = [ParkedCount(state=row.state, reason=row.reason, events=1) for row, _ in self.rows.values()]
-        return due[:limit], parked
-
-    @property
-    def dead(self) -> int:
-        """How many events were given up."""
-        return sum(row.state is State.DEAD for row, _ in self.rows.values())
-
-
-class _Partitions:
-    def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
-        return {place: PartitionOffsets(TopicId(), 0, 0, None) for place in places}
-
-
-class _Waits:
-    def __init__(self, second: Second) -> None:
-        self._second = second
-
-    async def call(self, function: Any, *arguments: Any) -> Any:
-        return function(*arguments)
-
-    async def sleep(self, seconds: float) -> None:
-        self._second.clock += seconds
-
-
-def consume(second: Second, events: int, *, aggregates: int, until: float) -> None:
-    """Run a consumer's loop over so many events until this time by the clock."""
-    group = Group([PLACE])
-    for number in range(events):
-        append(group, PLACE, str(number % aggregates), number // aggregates + 1)
-    running, _, _ = rig(second, group, ModelKeeper)
-    seen = [0.0]
-
-    def is_stopping() -> bool:
-        if seen == [second.clock]:  # nothing was done, so that it polled, and waited for that
-            second.clock += 0.5
-        seen[:] = [second.clock]
-        return second.clock >= until
-
-    finish(running.run(is_stopping))
-
-
-def append(group: Group, place: TopicPartition, aggregate_id: str, sequence: int) -> None:
-    """Write the message of an event into a partition."""
-    message = CONTRACT.message_of(make_event(sequence, aggregate_id))
-    fields = {"topic": place.topic, "partition": place.partition, "offset": len(group.logs[place])}
-    group.logs[place].append(type(message)(**{**_fields_of(message), **fields}))
-
-
-def rig(
-    second: Second,
-    group: Group,
-    keeper_type: Callable[[Any], BackgroundPoller],
-    *,
-    partitions: GroupPartitions | None = None,
-    waits: Waits | None = None,
-) -> tuple[Loop, Client, BackgroundPoller]:
-    """Return a consumer's loop that is given all partitions, its client and its keeper."""
-    done, ownership = Offsets(), Ownership(clock=second.monotonic)
-    client = Client(group, lambda _step: None, done.answered)
-    for place in group.logs:
-        group.give(place, client)
-    limits, untyped = Limits(), cast("Any", client)
-    poller = keeper_type(untyped)
-    watch = ConsumerStats(name="shipping", limits=limits, metrics=NoMetrics(), clock=second.monotonic)
-    member = Membership(
-        client=untyped, poller=poller, offsets=done, ownership=ownership, partitions=partitions or _Partitions()
-    )
-    subscribe(member, CONTRACT.topics, limits, watch)
-    running = Loop(
-        member,
-        cast("Any", second),
-        contract=CONTRACT,
-        limits=limits,
-        retries=RetryTracker(Retry(), random=ShortestPauses(), clock=second.monotonic),
-        stats=watch,
-        waits=waits or _Waits(second),
-    )
-    return running, client, poller
-
-
-def _fields_of(message: Any) -> dict[str, Any]:
-    return {"key": message.key, "value": message.value, "headers": message.headers}
 
 
 @pytest.fixture
@@ -363,7 +164,7 @@ class Away(Second):
         return await super().apply(items, *arguments, stored=stored)
 
 
-class _Replaced(_Partitions):
+class _Replaced(OnePartitionEach):
     """Brokers that tell of a topic when its partition is taken, and afterwards of another one or nothing."""
 
     def __init__(self, then: TopicId | BrokerUnavailableError) -> None:
@@ -381,7 +182,7 @@ class _Replaced(_Partitions):
 @pytest.mark.parametrize("then", [TopicId("here", "second"), TopicId("there", "first")])
 def test_a_topic_that_is_created_anew_while_it_is_read_stops_the_consumer(second: Second, then: TopicId) -> None:
     second.back_at = 0
-    running, _, _ = rig(second, Group([PLACE]), ModelKeeper, partitions=_Replaced(then))
+    running, _, _ = rig(second, Group([PLACE]), ModelPoller, partitions=_Replaced(then))
     turns = iter(range(20))
     with pytest.raises(TopicReplacedError, match=f"{PLACE.topic} is not the topic"):
         finish(running.run(lambda: next(turns, None) is None))
@@ -391,13 +192,13 @@ def test_brokers_that_do_not_tell_whether_a_topic_is_another_one_are_asked_again
     second.back_at, group = 0, Group([PLACE])
     append(group, PLACE, "a", 1)
     partitions = _Replaced(BrokerUnavailableError("no answer"))
-    running, _, _ = rig(second, group, ModelKeeper, partitions=partitions)
+    running, _, _ = rig(second, group, ModelPoller, partitions=partitions)
     turns = iter(range(20))
     finish(running.run(lambda: next(turns, None) is None))
     assert (len(second.applied), partitions.asked > 5) == (1, True)
 
 
-class _AwayPartitions(_Partitions):
+class _AwayPartitions(OnePartitionEach):
     def __init__(self, away: Away) -> None:
         self._away = away
 
@@ -406,7 +207,7 @@ class _AwayPartitions(_Partitions):
         return super().find(places)
 
 
-class _AwayWaits(_Waits):
+class _AwayWaits(ClockWaits):
     def __init__(self, away: Away) -> None:
         super().__init__(away)
         self._away = away
@@ -421,7 +222,7 @@ STEPS = ["find", "issue", "compare", "find_parked_places", "find_due", "open", "
 
 @pytest.mark.parametrize("step", STEPS)
 def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keeper_module, "_PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(group_module, "_PATIENCE_SECONDS", 0.05)
     away, group = Away(step), Group([PLACE])
     append(group, PLACE, "a", 1)
     running, client, poller = rig(
