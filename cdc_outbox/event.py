@@ -63,6 +63,29 @@ class Event:
     def __str__(self) -> str:
         return _name(self)
 
+    def recorded(
+        self,
+        event_id: str,
+        created_at: datetime,
+        *,
+        sequence: int | None,
+        source: str | None = None,
+        is_written: bool = True,
+    ) -> "RecordedEvent":
+        """Return what ``add`` returns of this event."""
+        return RecordedEvent(
+            aggregate_type=self.aggregate_type,
+            aggregate_id=self.aggregate_id,
+            type=self.type,
+            payload=self.payload,
+            id=event_id,
+            created_at=created_at,
+            sequence=sequence,
+            source=source,
+            headers=self.headers,
+            is_written=is_written,
+        )
+
 
 class KafkaRecord(NamedTuple):
     """The Kafka record that an event was received in.

@@ -18,6 +18,7 @@ from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.databases.drivers import database_error, is_of_driver, translate
+from cdc_outbox.databases.drivers.sqlstate import FAILED_TRANSACTION
 from cdc_outbox.errors import (
     BrokerUnavailableError,
     CdcOutboxError,
@@ -48,11 +49,11 @@ class Retry:
             hiccup, and short enough that the other aggregates hardly notice.
         first_pause_seconds: The first pause between tries at once; each is twice the one before.
         parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
-        longest_pause_seconds: The longest pause of either kind: what is mended is noticed within that time.
+        longest_pause_seconds: The longest pause of either kind: a fix is noticed within that time.
         max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
             above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
             away for as long.
-        park_at_once: Errors that another try cannot mend: the event is dead after the first one.
+        park_at_once: Errors that another try cannot fix: the event is dead after the first one.
         error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it: as
             a rule it tells the cause. With ``False`` they have its class and the line that raised it: for handlers
             whose errors quote what is private.
@@ -76,7 +77,7 @@ class Retry:
             raise ConfigError("max_attempts must be at least 1", field="Retry.max_attempts")
 
     def is_hopeless(self, error: BaseException | None) -> bool:
-        """Tell whether an error is one that another try cannot mend, the outbox's also by the driver's own."""
+        """Tell whether an error is one that another try cannot fix, the outbox's also by the driver's own."""
         cause = error.__cause__ if isinstance(error, DatabaseError | DuplicateEventError) else None
         return isinstance(error, self.park_at_once) or isinstance(cause, self.park_at_once)
 
@@ -142,7 +143,7 @@ class RetryTracker:
         self._pause_seconds = _FIRST_PAUSE_SECONDS
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
-        """Tell whether a handler's error is one that another try cannot mend."""
+        """Tell whether a handler's error is one that another try cannot fix."""
         return self._retry.is_hopeless(error.__cause__)
 
     def excuses(self, item: Item) -> bool:
@@ -341,10 +342,6 @@ class CircuitBreaker:
         self.cause = None
 
 
-_FAILED_TRANSACTION = "25P02"
-"""https://www.postgresql.org/docs/current/errcodes-appendix.html: a statement came after one that failed."""
-
-
 def error_of(
     error: Exception, events: Sequence[RecordedEvent], text_of: Callable[[BaseException], str]
 ) -> CdcOutboxError | None:
@@ -361,7 +358,7 @@ def error_of(
 
 def _aborted(error: Exception, events: Sequence[RecordedEvent]) -> ConsumerError | None:
     """Return the error of a transaction that had failed before our statement did: some drivers tell only then."""
-    if getattr(error, "sqlstate", None) != _FAILED_TRANSACTION:
+    if getattr(error, "sqlstate", None) != FAILED_TRANSACTION:
         return None
     return TransactionAbortedError(f"a handler of {several(events)} swallowed an SQL error")
 

@@ -178,7 +178,7 @@ class Outbox(_Outbox):
             DatabaseError: The database refused, and on PostgreSQL the transaction is aborted; the driver's own error
                 is the cause. If ``retryable``, the whole transaction may be tried again:
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
-                If not, somebody must act first: TableNotFoundError, DatabaseAccessError and what has no class.
+                If not, trying again does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
         """
         return finish(self._add(connection, event))
 

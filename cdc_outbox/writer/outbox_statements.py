@@ -200,15 +200,5 @@ def _completed(
     moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
     if moment is None:  # an adopted table may have no column for it
         moment = datetime.now(UTC)
-    event = draft.event
-    return RecordedEvent(
-        aggregate_type=event.aggregate_type,
-        aggregate_id=event.aggregate_id,
-        type=event.type,
-        payload=event.payload,
-        id=event_id,
-        sequence=sequence,
-        source=source,
-        created_at=moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment,
-        headers=event.headers,
-    )
+    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+    return draft.event.recorded(event_id, moment, sequence=sequence, source=source)

@@ -46,17 +46,7 @@ class Reaction:
 
 def unwritten(event: Event, event_id: str) -> RecordedEvent:
     """Return what ``add`` returns of an event that it has not inserted: without what the database adds."""
-    return RecordedEvent(
-        aggregate_type=event.aggregate_type,
-        aggregate_id=event.aggregate_id,
-        type=event.type,
-        payload=event.payload,
-        id=event_id,
-        created_at=datetime.now(UTC),
-        sequence=event.sequence,
-        headers=event.headers,
-        is_written=False,
-    )
+    return event.recorded(event_id, datetime.now(UTC), sequence=event.sequence, is_written=False)
 
 
 _REACTIONS: ContextVar[tuple[tuple[object, Reaction], ...]] = ContextVar("cdc_outbox_reactions", default=())

@@ -1,7 +1,7 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from functools import cache
 from importlib import import_module
@@ -235,27 +235,29 @@ def database_error(error: BaseException) -> DatabaseError | None:
 
 
 @contextmanager
-def translated_for_caller() -> Iterator[None]:
-    """Turn every error of a driver into ours, where our statements run in a transaction of the caller's."""
+def _raising(ours_of: Callable[[BaseException], DatabaseError | None]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ours = database_error(error)
+        ours = ours_of(error)
         if ours is None:
             raise
         raise ours from error
 
 
-@contextmanager
-def translated() -> Iterator[None]:
+def translated_for_caller() -> AbstractContextManager[None]:
+    """Turn every error of a driver into ours, where our statements run in a transaction of the caller's."""
+    return _raising(database_error)
+
+
+def translated() -> AbstractContextManager[None]:
     """Turn what an operator can do something about into ours; :func:`translated_for_caller` does the rest."""
-    try:
-        yield
-    except Exception as error:
-        ours = translate(error)
-        if ours is None or isinstance(ours, TransactionConflictError):
-            raise
-        raise ours from error
+    return _raising(_for_an_operator)
+
+
+def _for_an_operator(error: BaseException) -> DatabaseError | None:
+    ours = translate(error)
+    return None if isinstance(ours, TransactionConflictError) else ours
 
 
 @contextmanager

@@ -120,7 +120,7 @@ class SqlAlchemy(_SqlAlchemy):
                     result = connection.execute(_text(sql), parameters, execution_options=_PLAIN)
             except StatementError as error:
                 error.hide_parameters = True  # the payload is among them
-                self._aborted = getattr(error.orig, "sqlstate", None) == _IN_FAILED_TRANSACTION
+                self._aborted = getattr(error.orig, "sqlstate", None) == FAILED_TRANSACTION
                 raise
             self._aborted = False
             return [tuple(row) for row in result] if result.returns_rows else []
@@ -336,7 +336,6 @@ def _reaching() -> Iterator[None]:
 
 _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
-_IN_FAILED_TRANSACTION = "25P02"
 
 
 def _called(connectable: Any) -> Any:  # noqa: ANN401 - each kind yields its own

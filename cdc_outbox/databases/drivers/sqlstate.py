@@ -30,6 +30,7 @@ _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
 )
 
 CLOSED, UNIQUE_VIOLATION, FAILED_TRANSACTION, CANCELED = "08003", "23505", "25P02", "57014"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html; 25P02: a statement came after one that failed."""
 
 NO_DATABASE = "Create the database, or correct its name in the DSN."
 _HINTS = {
