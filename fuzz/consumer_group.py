@@ -92,7 +92,7 @@ class Group:
 
 
 class Client:
-    """What the loop, the keeper and the offsets use of ``confluent_kafka.Consumer``.
+    """What the loop, the poller and the offsets use of ``confluent_kafka.Consumer``.
 
     Args:
         hook: Called before each call with its name.

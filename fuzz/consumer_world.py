@@ -59,7 +59,7 @@ class Crash(BaseException):
 
 
 class HopelessError(Exception):
-    """What a handler raises that another try cannot mend."""
+    """What a handler raises that another try cannot fix."""
 
 
 @dataclass
@@ -145,7 +145,7 @@ class Running:
         done, self.ownership = Offsets(), Ownership(clock=clock)
         self.client = Client(world.group, self._step, done.answered)
         client = cast("Any", self.client)
-        self.poller = ModelKeeper(client)
+        self.poller = ModelPoller(client)
         self.stats = ConsumerStats(name="model", limits=limits, metrics=NoMetrics(), clock=clock)
         retry = Retry(max_attempts=RETRY_ATTEMPTS, park_at_once=(HopelessError,))
         member = Membership(
@@ -172,7 +172,7 @@ class Running:
         return self
 
     def keep(self) -> None:
-        """Let the keeper poll once, as it does while a handler takes long."""
+        """Let the poller poll once, as it does while a handler takes long."""
         self.poller.keep(self.client)
 
     def _connect(self) -> Connected:
@@ -195,8 +195,8 @@ class Running:
             raise HopelessError if fault.is_hopeless else ValueError
 
 
-class ModelKeeper(BackgroundPoller):
-    """The keeper, whose thread's work is done when the model says so."""
+class ModelPoller(BackgroundPoller):
+    """The poller, whose thread's work is done when the model says so."""
 
     def keep(self, client: Client) -> None:
         """Poll once, if the loop is busy."""

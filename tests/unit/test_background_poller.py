@@ -69,7 +69,7 @@ def test_what_fails_while_it_polls_is_raised_by_the_next_poll_and_leaves_nothing
     client: Any = Broken()
     with kept(client) as poller:
         with poller.busy():
-            eventually(lambda: poller._failure, "the keeper to fail")
+            eventually(lambda: poller._failure, "the poller to fail")
         with pytest.raises(LookupError):
             poller.poll(0, 1)
         assert client.paused == set()
@@ -162,12 +162,12 @@ def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(capl
     client, handler_at = CountingClient(), [0.0]
     client_: Any = client
     with kept(client_, limit_seconds=0.2, handler_at=lambda: handler_at[0]) as poller, poller.busy():
-        eventually(lambda: caplog.records, "the keeper to give the handler up")
+        eventually(lambda: caplog.records, "the poller to give the handler up")
         polls = client.polls
         assert polls > 0
         # The next handler of the same transaction begins.
         handler_at[0] = time.monotonic() + 3600
-        eventually(lambda: client.polls > polls, "the keeper to poll again")
+        eventually(lambda: client.polls > polls, "the poller to poll again")
     assert [record.message for record in caplog.records] == [
         "a handler or a server takes too long, so the partitions are left to others"
     ]
@@ -180,7 +180,7 @@ def test_handlers_that_follow_each_other_are_polled_for_as_long_as_they_do(caplo
         began_at = time.monotonic()
         eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
         polls = client.polls
-        eventually(lambda: client.polls > polls, "the keeper to go on")
+        eventually(lambda: client.polls > polls, "the poller to go on")
     assert caplog.records == []
 
 
@@ -190,10 +190,10 @@ def test_what_follows_each_other_without_a_poll_is_polled_for_as_if_it_were_one(
         poller.stay()
 
         def is_polled_for() -> bool:
-            with poller.busy():  # for much less time than the keeper's patience lasts
+            with poller.busy():  # for much less time than the poller's patience lasts
                 return bool(eventually_polled(client, more_than=1, within_seconds=0.05))
 
-        eventually(is_polled_for, "the keeper to poll in one of many short transactions")
+        eventually(is_polled_for, "the poller to poll in one of many short transactions")
 
 
 def test_what_cannot_hang_is_polled_for_beyond_the_limit(caplog: pytest.LogCaptureFixture) -> None:
@@ -203,7 +203,7 @@ def test_what_cannot_hang_is_polled_for_beyond_the_limit(caplog: pytest.LogCaptu
         began_at = time.monotonic()
         eventually(lambda: time.monotonic() - began_at > 0.5, "more than twice the limit to pass")
         polls = client.polls
-        eventually(lambda: client.polls > polls, "the keeper to go on")
+        eventually(lambda: client.polls > polls, "the poller to go on")
     assert caplog.records == []
 
 
