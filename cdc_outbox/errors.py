@@ -364,7 +364,7 @@ class OffsetOutOfRangeError(ConsumerError):
 class ParkFullError(ConsumerError):
     """So many events are parked that no more may be; the partition waits."""
 
-    hint = "See `cdc-outbox parked list`, mend the cause, and retry or skip what is there."
+    hint = "See `cdc-outbox parked list`, fix the cause, and retry or skip what is there."
 
 
 class OrderingError(ConsumerError):

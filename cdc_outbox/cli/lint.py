@@ -33,10 +33,10 @@ _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
     help="Files that describe pipelines or configure connectors, and folders of them; - is standard input.",
 )
 @output_options
-@click.option("--fix", "mends", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
+@click.option("--fix", "fixes", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
 @strict_option
 @debezium_option
-def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, debezium: str | None) -> int:
+def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debezium: str | None) -> int:
     """Find what is wrong with specs and configurations, without a database and without Kafka Connect.
 
     A file is a spec of ours (YAML), or what Connect runs today, written by any tool: a flat configuration as JSON or
@@ -63,11 +63,11 @@ def lint(files: tuple[str, ...], *, output: str, mends: bool, strict: bool, debe
     version = line_of(debezium)
     configs: list[Config] = []
     findings: list[Finding] = []
-    if mends and STDIN in files:
+    if fixes and STDIN in files:
         raise click.UsageError("--fix rewrites files; standard input is none")
     for name in _names(files):
-        if mends:
-            _mend(name, version)
+        if fixes:
+            _rewrite(name, version)
         found, refused = read_configs(name, version)
         configs += found
         findings += refused
@@ -101,15 +101,15 @@ def read_configs(name: str, version: Version) -> tuple[list[Config], list[Findin
     return find_in_text(text, name=called, version=version)
 
 
-def _mend(name: str, version: Version) -> None:
-    """Rewrite a file, if there is anything to mend, and say what."""
+def _rewrite(name: str, version: Version) -> None:
+    """Fix what has one right answer in a file, and say what was fixed."""
     text = read_text_of(name)
     if text is None:
         return
-    mended, done = fix(text, name=name, version=version)
+    rewritten, done = fix(text, name=name, version=version)
     if done:
         try:
-            Path(name).write_bytes(mended.encode())
+            Path(name).write_bytes(rewritten.encode())
         except OSError as error:
             raise ConfigError(f"{name!r} cannot be written: {error.strerror}") from error
     for fixed in done:

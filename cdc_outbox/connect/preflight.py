@@ -44,13 +44,13 @@ class Connected:
 
 
 AskConnect = Callable[[], Connected | None]
-"""Returns what Connect knows now, ``None`` if nobody asks it."""
+"""Returns what Connect knows now; ``None`` without an address of Connect."""
 Looked = Generator[Finding, None, SlotFacts | None]
 """What a look yields; it returns the slot that it saw, ``None`` where there is none."""
 
 
 def ask_connect(name: str, client: ConnectClient | None) -> Connected | None:
-    """Return what Connect knows of a connector, ``None`` if nobody asks it."""
+    """Return what Connect knows of a connector; ``None`` without an address of Connect."""
     if client is None:
         return None
     config = client.find_config(name)

@@ -54,8 +54,8 @@ class Limits:
             process made due.
         reach_seconds: How long the brokers may take to answer at the start, before they count as out of reach.
         horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
-            a topic may keep its events for longer. ``None`` checks nothing, for where nobody purges nothing is
-            forgotten.
+            a topic may keep its events for longer. ``None`` if the inbox is never purged: then no id is forgotten, and
+            the start checks nothing.
         wait_for_handled: Whether a consumer that has stored no offset yet leaves its events in the topics until one of
             them has a handler, for a misspelt event type would skip them all. With ``False`` events without a handler
             are claimed and skipped from the first on.

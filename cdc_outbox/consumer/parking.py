@@ -84,7 +84,7 @@ class ParkingPlan:
             await self._put(item, item.failure)
         elif verdict.is_parked:
             await self._put(item, Failure(reason=REASONS[verdict], error=sentence(judgement), attempts=0))
-        # Who has it tried again once it is mended does not want the old counts held against it.
+        # Who has it tried again once it is fixed does not want the old counts held against it.
         if item.is_begun or (item.failure is not None and item.failure.reason is Reason.CRASHED):
             await self._epochs.forget_start(self._connection, item.event_id)
 

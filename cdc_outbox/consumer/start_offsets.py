@@ -250,7 +250,7 @@ class UnhandledEvents:
             self._is_known = True
         elif readable or self._types or self._is_stopping():
             raise self._error()
-        else:  # nothing in the topics can be read, which no handler would mend
+        else:  # nothing in the topics can be read, which no handler would fix
             self._has_passed = True
 
     def _find(self) -> bool:

@@ -229,7 +229,7 @@ class ConsumerStats:
         for event_type, outcome in ends:
             if outcome is Outcome.UNHANDLED:
                 self._warn_once(event_type)
-        self._tell_mended(items, delivered)
+        self._tell_fixed(items, delivered)
         self._metrics.count("cdc_outbox_consumer_batches_total", consumer=self._name, result="committed")
         self._metrics.measure("cdc_outbox_consumer_batch_events", len(items), consumer=self._name)
         self._metrics.measure("cdc_outbox_consumer_batch_seconds", seconds, consumer=self._name)
@@ -299,7 +299,7 @@ class ConsumerStats:
         )
 
     def _is_news(self, error: CdcOutboxError) -> bool:
-        """Tell whether an error is to be logged: that events have no handler is so for as long as it is not mended."""
+        """Tell whether an error is to be logged: that events have no handler is so until it is fixed."""
         before, self._told = self._told, str(error)
         return not isinstance(error, NoHandlerError) or self._told != before
 
@@ -309,7 +309,7 @@ class ConsumerStats:
             _log.warning("goes on", extra={"consumer": self._name, "waited_for": self._outage})
             self._outage = ""
 
-    def _tell_mended(self, items: Sequence[Item], delivered: Delivered) -> None:
+    def _tell_fixed(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Tell of events that failed, so that the log has them, and are applied at last."""
         for item, outcome in zip(items, delivered.outcomes, strict=True):
             if item.parked is not None and item.parked.attempts and outcome is Outcome.APPLIED:

@@ -59,7 +59,7 @@ WAITED_OUT = PASSING_ERRORS | {
     "INVALID_FETCH_SESSION_EPOCH",
     "THROTTLING_QUOTA_EXCEEDED",
 }
-"""What a running consumer waits out: librdkafka tries again, and the brokers or an operator mend it."""
+"""What a running consumer waits out: librdkafka tries again, and the brokers or an operator fix it."""
 _REFUSALS = frozenset(
     {
         "TOPIC_AUTHORIZATION_FAILED",

@@ -367,7 +367,7 @@ def parked_difference(location: str, parked: list[Parked]) -> Difference:
         more, one = f"{len(others):,} more", len(others) == 1
         wait = all(other.reason in _WAITING for other in others)
         message += f"; {more} wait{'s' * one} behind it" if wait else f"; {more} {'is' if one else 'are'} parked too"
-    remedy = "See `cdc-outbox parked list`; mend the cause, then retry or skip."
+    remedy = "See `cdc-outbox parked list`; fix the cause, then retry or skip."
     return Difference(
         kind=DifferenceKind.PARKED, location=location, events=len(parked), message=f"{message}.", remedy=remedy
     )

@@ -114,13 +114,13 @@ def test_all_codes_are_the_page() -> None:
     assert run("explain", "--all")[1] == (ROOT / "docs" / "findings.md").read_text()
 
 
-def test_what_has_one_right_answer_is_mended_in_the_file(tmp_path: Path) -> None:
+def test_what_has_one_right_answer_is_fixed_in_the_file(tmp_path: Path) -> None:
     file = tmp_path / "d5.json"
     file.write_text(D5)
     code, out, err = run("lint", "--fix", file)
     assert (code, "error" in out) == (0, False)
     assert f"{file}:10 database.server.name: fixed CC102: database.server.name is now topic.prefix.\n" in err
-    mended = file.read_bytes()
+    rewritten = file.read_bytes()
     assert run("lint", "--fix", file) == (0, out, err[err.index("6 warnings") :])
-    assert file.read_bytes() == mended
+    assert file.read_bytes() == rewritten
     assert run("lint", "--fix", "-", text=D5)[0] == 2

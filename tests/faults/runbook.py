@@ -104,7 +104,7 @@ class Runbook:
         return True
 
     def _compare(self) -> bool:
-        """Compare the stages when everything runs, and mend what is not in the topics."""
+        """Compare the stages when everything runs, and fix what is not in the topics."""
         self._wait_for_consumer()
         self.found = self._verify("--consumer", self.service.name, "--inbox-dsn", self.service.dsn)
         if self._has_lost_commits():

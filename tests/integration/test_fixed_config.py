@@ -51,10 +51,10 @@ def test_the_configuration_that_everybody_copies_publishes_events_with_their_typ
 
     # It leaves topics to the broker, and the broker here makes none.
     outbox_stack.broker.create_topic(f"{name}-events")
-    mended, _ = fix(D5, name="d5.json")
+    rewritten, _ = fix(D5, name="d5.json")
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(TABLE)
-        client.put_config(here(mended, outbox_stack, name))
+        client.put_config(here(rewritten, outbox_stack, name))
         try:
             wait_until_up(client, name, stable_seconds=0, timings=QUICK_TIMINGS, report=lambda _: None)
             connection.execute(EVENT, (name,))

@@ -17,7 +17,7 @@ from tests.support.timings import QUICK_LIMITS
 
 
 class Flaky:
-    """A handler that fails until it is mended."""
+    """A handler that fails until it is fixed."""
 
     def __init__(self) -> None:
         self.is_mended = False

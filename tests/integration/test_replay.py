@@ -158,9 +158,9 @@ def test_an_event_whose_handler_fails_is_parked_with_its_successors_and_the_runn
     broken = service.consumer(retry=QUICK_RETRY)
     broken.on("Fragile")(failing)
     assert replay(service, broken) == {Fate.APPLIED: 1, Fate.PARKED: 3}
-    mended = service.consumer()
-    mended.on("Fragile")(lambda _event, _connection: None)
-    with service.running(mended):
+    fixed = service.consumer()
+    fixed.on("Fragile")(lambda _event, _connection: None)
+    with service.running(fixed):
         eventually(lambda: service.watermark() == 4, "the others")
     assert service.effects() == [("1", 1), ("1", 3), ("1", 4)]
 

@@ -1,4 +1,4 @@
-"""What a proof begins with: the configuration that the linter flags, and the one beside it that is mended."""
+"""What a proof begins with: the configuration that the linter flags, and the one beside it that is fixed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,14 +52,14 @@ class Proof:
     Args:
         code: What the linter finds in the configuration that is run.
         changes: What is changed in a clean configuration, and is the hazard.
-        mended: What is changed in it instead, so that the hazard does not show: nothing, or something else that is
+        fixed: What is changed in it instead, so that the hazard does not show: nothing, or something else that is
             needed to see it.
         also: Further codes that the linter finds in it, because one comes with the other.
     """
 
     code: str
     changes: Changes
-    mended: Changes = field(default_factory=dict)
+    fixed: Changes = field(default_factory=dict)
     kind: ConnectorKind = ConnectorKind.POSTGRESQL
     version: Version = NEWEST
     also: tuple[str, ...] = ()
@@ -76,8 +76,8 @@ class Proof:
         return self.linted(self.changes)
 
     def cleared(self) -> Sequence[Config]:
-        """Return the same, mended."""
-        return self.linted(self.mended)
+        """Return the same, fixed."""
+        return self.linted(self.fixed)
 
     def linted(self, changes: Changes) -> Sequence[Config]:
         """Return configurations as the linter reads them."""

@@ -15,7 +15,7 @@ _QUICK: Changes = {"producer.override.request.timeout.ms": "500", "producer.over
 
 @dataclass(frozen=True, kw_only=True)
 class Outage(Proof):
-    """A hazard that shows in a task's end, where the mended one goes on when the broker is back."""
+    """A hazard that shows in a task's end, where the fixed one goes on when the broker is back."""
 
     says: str
 
@@ -37,13 +37,13 @@ OUTAGES = (
         code="CC205",
         # With idempotence, as it is rendered, Kafka's producer refuses this.
         changes={**_QUICK, "producer.override.retries": "0", "producer.override.enable.idempotence": None},
-        mended=_QUICK,
+        fixed=_QUICK,
         says="TimeoutException",
     ),
     Outage(
         code="CC208",
         changes={**_QUICK, "producer.override.delivery.timeout.ms": "600"},
-        mended=_QUICK,
+        fixed=_QUICK,
         says="TimeoutException",
     ),
 )
@@ -62,10 +62,10 @@ def prove(site: Site) -> None:
     """Run them all, let the broker pause while events are written, and see which tasks survived."""
     with ExitStack() as places:
         flagged = [(proof, places.enter_context(proof.running(site, proof.changes))) for proof in OUTAGES]
-        mended = places.enter_context(OUTAGES[0].running(site, _QUICK))
+        fixed = places.enter_context(OUTAGES[0].running(site, _QUICK))
         site.stack.broker.pause()
         try:
-            for place in (mended, *(place for _, place in flagged)):
+            for place in (fixed, *(place for _, place in flagged)):
                 place.event()
             for _, place in flagged:
                 place.until(partial(_has_given_up, place))
@@ -73,5 +73,5 @@ def prove(site: Site) -> None:
             site.stack.broker.resume()
         for proof, place in flagged:
             place.until(partial(_has_failed, proof, place))
-        mended.until(lambda: len(mended.messages()) > 1)
-        assert mended.runs()
+        fixed.until(lambda: len(fixed.messages()) > 1)
+        assert fixed.runs()

@@ -38,14 +38,14 @@ ROUTED = (
     Routed(
         code="CC301",
         changes={f"{_T}field.event.payload": None, f"{_T}field.payload": "body"},
-        mended={f"{_T}field.event.payload": "body"},
+        fixed={f"{_T}field.event.payload": "body"},
         rows=[{"body": "that"}],
         shows=values(b'{"a":1}'),
     ),
     Routed(
         code="CC302",
         changes={f"{_T}field.event.type": "no_such_column", _PLACEMENT: None},
-        mended={_PLACEMENT: "type:header:eventType"},
+        fixed={_PLACEMENT: "type:header:eventType"},
         shows=headers("id"),
     ),
     Routed(code="CC304", changes={_PLACEMENT: "type:bogus"}, shows=fails("NullPointerException")),
@@ -53,13 +53,13 @@ ROUTED = (
     Routed(
         code="CC306",
         changes={**_ENVELOPE, _PLACEMENT: "type:envelope:payload"},
-        mended=_ENVELOPE,
+        fixed=_ENVELOPE,
         shows=fails("SchemaBuilderException"),
     ),
     Routed(
         code="CC307",
         changes={_PLACEMENT: "one:partition,other:partition"},
-        mended={_PLACEMENT: "one:partition"},
+        fixed={_PLACEMENT: "one:partition"},
         also=("CC308",),
         rows=[{"one": 1, "other": 2}],
         shows=becomes(lambda seen: seen.partition == 2),
@@ -114,7 +114,7 @@ ROUTED = (
             "value.converter": JSON,
             "value.converter.schemas.enable": "true",
         },
-        mended={
+        fixed={
             f"{_T}field.event.schema.version": "version",
             "value.converter": JSON,
             "value.converter.schemas.enable": "true",
@@ -127,7 +127,7 @@ ROUTED = (
     Routed(
         code="CC320",
         changes={**_EXPANDED, **_ENVELOPE, f"{_T}field.event.schema.version": "version"},
-        mended={**_EXPANDED, **_ENVELOPE},
+        fixed={**_EXPANDED, **_ENVELOPE},
         also=("CC321",),
         rows=[{"version": 1}, {"version": 1, "payload": '{"b":"other"}'}],
         shows=fails("DataException", "Struct schemas do not match"),
@@ -135,7 +135,7 @@ ROUTED = (
     Routed(
         code="CC321",
         changes=_EXPANDED,
-        mended=_PLAIN_JSON,
+        fixed=_PLAIN_JSON,
         also=("CC413",),
         rows=[{"payload": "[1,2]"}],
         shows=fails("DataException", "ARRAY"),
@@ -144,7 +144,7 @@ ROUTED = (
         code="CC321",
         kind=ConnectorKind.MONGODB,
         changes={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
-        mended={f"{_M}expand.json.payload": "false"},
+        fixed={f"{_M}expand.json.payload": "false"},
         also=("CC413",),
         connector="mongodb",
         plugin="mongodb",
@@ -161,7 +161,7 @@ ROUTED = (
     Routed(
         code="CC322",
         changes={**_EXPANDED, f"{_R}field.name.adjustment.mode": "avro"},
-        mended=_EXPANDED,
+        fixed=_EXPANDED,
         also=("CC321", "CC413"),
         rows=[{"payload": '{"c-d":2}'}],
         shows=values(b'{"c_d":null}'),
@@ -169,7 +169,7 @@ ROUTED = (
     Routed(
         code="CC323",
         changes={f"{_T}json.payload.null.behavior": "optional_bytes"},
-        mended={**_EXPANDED, f"{_T}json.payload.null.behavior": "ignore"},
+        fixed={**_EXPANDED, f"{_T}json.payload.null.behavior": "ignore"},
         rows=[{"payload": '{"a":null}'}],
         shows=values(b'{"a":null}'),
     ),
@@ -180,7 +180,7 @@ ROUTED = (
             f"{_T}fields.additional.error.on.missing": "false",
             _PLACEMENT: "gone:header",
         },
-        mended={_PLACEMENT: "gone:header", f"{_T}field.additional.missing": "ignore"},
+        fixed={_PLACEMENT: "gone:header", f"{_T}field.additional.missing": "ignore"},
         shows=fails("DataException", "gone"),
     ),
     Routed(
@@ -190,7 +190,7 @@ ROUTED = (
             f"{_T}field.additional.missing": "ignore",
             f"{_T}fields.additional.error.on.missing": None,
         },
-        mended={
+        fixed={
             _PLACEMENT: "gone:header",
             f"{_T}field.additional.missing": None,
             f"{_T}fields.additional.error.on.missing": "false",
@@ -220,7 +220,7 @@ ROUTED = (
         code="CC328",
         kind=ConnectorKind.MONGODB,
         changes={f"{_M}op.invalid.behavior": "fatal", "skipped.operations": "t"},
-        mended={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "t"},
+        fixed={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "t"},
         also=("CC808",),
         connector="mongodb",
         plugin="mongodb",
@@ -231,7 +231,7 @@ ROUTED = (
         code="CC331",
         kind=ConnectorKind.ORACLE,
         changes={f"{_T}field.event.payload": "payload", f"{_T}field.event.timestamp": None},
-        mended={f"{_T}field.event.timestamp": None},
+        fixed={f"{_T}field.event.timestamp": None},
         also=("CC335",),
         connector="oracle",
         plugin="oracle",
@@ -269,13 +269,13 @@ ROUTED = (
     Routed(
         code="CC406",
         changes={**_ENVELOPE, "value.converter": STRING},
-        mended=_ENVELOPE,
+        fixed=_ENVELOPE,
         shows=values(b'Struct{payload={"a":1},type=Placed}'),
     ),
     Routed(
         code="CC407",
         changes={**_ENVELOPE, "value.converter": BINARY},
-        mended={**_ENVELOPE, **_DELEGATE},
+        fixed={**_ENVELOPE, **_DELEGATE},
         also=("CC408", "CC411"),
         rows=[_BYTES],
         shows=fails("DataException"),
@@ -283,7 +283,7 @@ ROUTED = (
     Routed(
         code="CC408",
         changes={"value.converter": BINARY},
-        mended=_DELEGATE,
+        fixed=_DELEGATE,
         also=("CC411",),
         rows=(),
         heartbeat=True,
@@ -292,7 +292,7 @@ ROUTED = (
     Routed(
         code="CC409",
         changes={**_DELEGATE, "value.converter.delegate.converter.schemas.enable": "false"},
-        mended={**_DELEGATE, "value.converter.delegate.converter.type.schemas.enable": "false"},
+        fixed={**_DELEGATE, "value.converter.delegate.converter.type.schemas.enable": "false"},
         rows=(),
         heartbeat=True,
         shows=becomes(lambda seen: "schema" in _parsed(seen)),
@@ -300,14 +300,14 @@ ROUTED = (
     Routed(
         code="CC411",
         changes={"value.converter": BINARY},
-        mended={"value.converter": STRING},
+        fixed={"value.converter": STRING},
         also=("CC408",),
         shows=fails("DataException"),
     ),
     Routed(
         code="CC412",
         changes={"value.converter": "io.debezium.converters.ByteArrayConverter"},
-        mended={"value.converter": BINARY},
+        fixed={"value.converter": BINARY},
         also=("CC408", "CC411"),
         rows=[_BYTES],
         shows=fails("DataException"),
@@ -315,7 +315,7 @@ ROUTED = (
     Routed(
         code="CC413",
         changes=_PLAIN_JSON,
-        mended={**_PLAIN_JSON, f"{_R}route.tombstone.on.empty.payload": "true"},
+        fixed={**_PLAIN_JSON, f"{_R}route.tombstone.on.empty.payload": "true"},
         also=("CC405",),
         rows=[{"payload": None}],
         shows=values(b"null"),
@@ -328,7 +328,7 @@ ROUTED = (
     Routed(
         code="CC418",
         changes={**_ENVELOPE, "value.converter.schemas.enable": None},
-        mended=_ENVELOPE,
+        fixed=_ENVELOPE,
         shows=becomes(lambda seen: "schema" in _parsed(seen)),
     ),
     Routed(
@@ -346,14 +346,14 @@ ROUTED = (
     Routed(
         code="CC420",
         changes={"header.converter": BINARY, "header.converter.delegate.converter.type": STRING},
-        mended={"header.converter.delegate.converter.type": STRING},
+        fixed={"header.converter.delegate.converter.type": STRING},
         shows=fails("DataException", "requires a delegate.converter.type"),
     ),
     Routed(
         code="CC808",
         kind=ConnectorKind.MONGODB,
         changes={},
-        mended={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
+        fixed={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
         connector="mongodb",
         plugin="mongodb",
         rows=[{"document": _DOCUMENT % '{"a":1}'}],

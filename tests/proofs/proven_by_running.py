@@ -76,21 +76,21 @@ RAN = (
     Ran(
         code="CC101",
         changes={"slot.nam": "{name}_mine"},
-        mended={"slot.name": "{name}_mine"},
+        fixed={"slot.name": "{name}_mine"},
         shows=lambda place: arrives(place) and not place.has_slot(f"{place.name}_mine"),
         instead=lambda place: place.has_slot(f"{place.name}_mine"),
     ),
     Ran(
         code="CC103",
         changes={"database.server.name": "{name}.old"},
-        mended={"topic.prefix": "{name}.old", "predicates.isOutbox.pattern": ".*outbox"},
+        fixed={"topic.prefix": "{name}.old", "predicates.isOutbox.pattern": ".*outbox"},
         shows=lambda place: arrives(place) and not place.topics.messages(f"__debezium-heartbeat.{place.name}.old"),
         instead=lambda place: place.topics.messages(f"__debezium-heartbeat.{place.name}.old"),
     ),
     Ran(
         code="CC113",
         changes={"value.converter.basic.auth.user.info": "user:hunter2"},
-        mended={"value.converter.basic.auth.user.info": "${env:CONNECTOR_PASSWORD}"},
+        fixed={"value.converter.basic.auth.user.info": "${env:CONNECTOR_PASSWORD}"},
         shows=lambda place: "user:hunter2" in (place.client.find_config(place.name) or {}).values(),
     ),
     Ran(
@@ -125,7 +125,7 @@ RAN = (
             "transforms.more.header": "more",
             "transforms.more.value.literal": "x",
         },
-        mended={
+        fixed={
             "transforms": "outbox,more",
             "transforms.more.type": f"{_KAFKA}InsertHeader",
             "transforms.more.header": "more",
@@ -143,7 +143,7 @@ RAN = (
     Ran(
         code="CC215",
         changes={f"{_R}predicate": None, "predicates.isOutbox.pattern": "nothing"},
-        mended={"predicates.isOutbox.pattern": "nothing"},
+        fixed={"predicates.isOutbox.pattern": "nothing"},
         shows=arrives,
         instead=lambda place: place.raw(),
     ),
@@ -186,7 +186,7 @@ RAN = (
     Ran(
         code="CC226",
         changes={"predicates.isOutbox.patern": "nothing"},
-        mended={"predicates.isOutbox.pattern": "nothing"},
+        fixed={"predicates.isOutbox.pattern": "nothing"},
         shows=arrives,
         instead=lambda place: place.raw(),
     ),
@@ -209,7 +209,7 @@ RAN = (
     Ran(
         code="CC252",
         changes={"topic.creation.groups": "events", "topic.creation.events.partitions": "7"},
-        mended={
+        fixed={
             "topic.creation.groups": "events",
             "topic.creation.events.partitions": "7",
             "topic.creation.events.include": ".*",
@@ -220,7 +220,7 @@ RAN = (
     Ran(
         code="CC253",
         changes={"topic.creation.events.include": ".*", "topic.creation.events.partitions": "7"},
-        mended={
+        fixed={
             "topic.creation.groups": "events",
             "topic.creation.events.include": ".*",
             "topic.creation.events.partitions": "7",
@@ -277,7 +277,7 @@ RAN = (
     Ran(
         code="CC329",
         changes={f"{_T}op.invalid.behavior": "fatal"},
-        mended={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "d,t"},
+        fixed={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "d,t"},
         act=_event_and_update,
         shows=lambda place: len(place.messages()) == 2 and not place.trace(),
         instead=fails("IllegalStateException"),
@@ -285,7 +285,7 @@ RAN = (
     Ran(
         code="CC337",
         changes={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "d,t"},
-        mended={"skipped.operations": "d,t"},
+        fixed={"skipped.operations": "d,t"},
         act=_event_and_update,
         shows=fails("IllegalStateException"),
         instead=lambda place: len(place.messages()) == 2,
@@ -319,7 +319,7 @@ RAN = (
             "value.converter": BINARY,
             "value.converter.delegate.converter.type": JSON,
         },
-        mended={"value.converter": BINARY, "value.converter.delegate.converter.type": JSON},
+        fixed={"value.converter": BINARY, "value.converter.delegate.converter.type": JSON},
         shows=lambda place: any(b"AAE=" in (message.value or b"") for message in place.messages()),
         instead=lambda place: any(message.value == b"\x00\x01" for message in place.messages()),
     ),
@@ -332,21 +332,21 @@ RAN = (
     Ran(
         code="CC502",
         changes={**_UNASKED, "table.include.list": "{name}.outbox,{name}.other"},
-        mended={"table.include.list": "{name}.outbox,{name}.other"},
+        fixed={"table.include.list": "{name}.outbox,{name}.other"},
         act=_other_and_event,
         shows=_NO_PAYLOAD,
     ),
     Ran(
         code="CC503",
         changes={**_UNASKED, "signal.data.collection": "{name}.signals"},
-        mended={"signal.data.collection": "{name}.signals"},
+        fixed={"signal.data.collection": "{name}.signals"},
         act=_signal_and_event,
         shows=_NO_PAYLOAD,
     ),
     Ran(
         code="CC504",
         changes={**_UNASKED, "table.include.list": "{name}\\..*"},
-        mended={"table.include.list": "{name}\\..*"},
+        fixed={"table.include.list": "{name}\\..*"},
         act=_other_and_event,
         shows=_NO_PAYLOAD,
     ),
@@ -362,7 +362,7 @@ RAN = (
     Ran(
         code="CC511",
         changes={"message.prefix.exclude.list": None, "heartbeat.action.query": None},
-        mended={"heartbeat.action.query": None},
+        fixed={"heartbeat.action.query": None},
         also=("CC610",),
         act=_message_and_event,
         shows=lambda place: any(place.name.encode() in (one.value or b"") for one in place.messages("message")),

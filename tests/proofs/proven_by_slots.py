@@ -86,33 +86,33 @@ def _both(place: PostgresPlace) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Beside(Ran):
-    """What does not come: the mended connector runs at the same time, and shows that there was time enough."""
+    """What does not come: the fixed connector runs at the same time, and shows that there was time enough."""
 
     def prove(self, site: Site) -> None:
         """Run both."""
         instead = self.instead or arrives
-        with site.room.taken(2), self.acted(site, self.changes) as flagged, self.acted(site, self.mended) as mended:
-            mended.until(lambda: instead(mended))
+        with site.room.taken(2), self.acted(site, self.changes) as flagged, self.acted(site, self.fixed) as fixed:
+            fixed.until(lambda: instead(fixed))
             flagged.until(lambda: self.shows(flagged))
-            assert not self.shows(mended)
+            assert not self.shows(fixed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBack(Ran):
-    """WAL that is kept: the mended connector runs beside it, and twice confirms what the flagged one does not."""
+    """WAL that is kept: the fixed connector runs beside it, and twice confirms what the flagged one does not."""
 
     shows: Seen = arrives
     apart: bool = True
 
     def prove(self, site: Site) -> None:
         """Run both."""
-        with site.room.taken(2), self.acted(site, self.changes) as flagged, self.acted(site, self.mended) as mended:
+        with site.room.taken(2), self.acted(site, self.changes) as flagged, self.acted(site, self.fixed) as fixed:
             flagged.until(flagged.reader)
-            mended.until(mended.reader)
+            fixed.until(fixed.reader)
             flagged.mark()
             for _ in range(2):
-                mended.mark()
-                mended.until(mended.has_read)
+                fixed.mark()
+                fixed.until(fixed.has_read)
             assert not flagged.has_read()
             assert flagged.runs()
 
@@ -129,7 +129,7 @@ RAN: tuple[Ran, ...] = (
         code="CC517",
         prepare="insert into {name}.outbox (aggregatetype, aggregateid, payload) values ('first', '42', '{}')",
         changes={"snapshot.mode": "initial_only"},
-        mended={"snapshot.mode": "initial"},
+        fixed={"snapshot.mode": "initial"},
         act=_after_the_first,
         shows=lambda place: place.messages("first") and not place.messages() and place.reader() is None,
     ),
@@ -160,7 +160,7 @@ RAN: tuple[Ran, ...] = (
         code="CC606",
         prepare=f"create publication {_LONG}_of_one_service for table {{name}}.outbox",
         changes={"publication.name": f"{_LONG}_of_another"},
-        mended={"publication.name": "{name}_of_another"},
+        fixed={"publication.name": "{name}_of_another"},
         shows=arrives,
         instead=fails("ConnectException", "Publication autocreation is disabled"),
     ),
@@ -175,7 +175,7 @@ RAN: tuple[Ran, ...] = (
         code="CC612",
         apart=True,
         changes=_DRIVER,
-        mended={"status.update.interval.ms": "1000"},
+        fixed={"status.update.interval.ms": "1000"},
         act=_restart_when_the_driver_is_ahead,
         shows=fails("DebeziumException", "no longer available on the server"),
         instead=_both,
@@ -195,7 +195,7 @@ RAN: tuple[Ran, ...] = (
         apart=True,
         prepare="alter database {name} set wal_sender_timeout = '1s'",
         changes={**_BLOCKED, "status.update.interval.ms": "60000"},
-        mended={**_BLOCKED, "status.update.interval.ms": "300"},
+        fixed={**_BLOCKED, "status.update.interval.ms": "300"},
         also=("CC258", "CC607"),
         act=_more_than_fits,
         shows=lambda place: place.runs() and not place.reader(),
@@ -215,7 +215,7 @@ RAN: tuple[Ran, ...] = (
         ),
         changes={"table.include.list": "{name}.outbox_2026_11", "predicates.isOutbox.pattern": ".*outbox.*"},
         shows=nothing,
-        mended={"table.include.list": "{name}.outbox.*", "predicates.isOutbox.pattern": ".*outbox.*"},
+        fixed={"table.include.list": "{name}.outbox.*", "predicates.isOutbox.pattern": ".*outbox.*"},
     ),
     Ran(
         code="CC617",
@@ -229,7 +229,7 @@ RAN: tuple[Ran, ...] = (
         apart=True,
         prepare=("alter publication {name} owner to connector;\nalter table {name}.outbox owner to connector"),
         changes={"publication.autocreate.mode": "filtered"},
-        mended={"publication.autocreate.mode": "filtered", "skipped.operations": None},
+        fixed={"publication.autocreate.mode": "filtered", "skipped.operations": None},
         shows=lambda place: place.runs() and 'syntax error at or near "WITH"' in place.log() and not place.messages(),
     ),
     HeldBack(

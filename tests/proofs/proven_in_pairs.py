@@ -40,19 +40,19 @@ class Pair(Proof):
     Args:
         changes: What the second one has that is not its own.
         first: What is changed in the first one.
-        mended_first: What is changed in it besides, beside a mended second one.
+        fixed_first: What is changed in it besides, beside a fixed second one.
         shows: Whether the hazard is seen, at the place of the first one.
     """
 
     shows: Seen
     first: Changes = field(default_factory=dict)
-    mended_first: Changes = field(default_factory=dict)
+    fixed_first: Changes = field(default_factory=dict)
     prepare: str = ""
     apart: bool = False
 
     def both(self, changes: Changes, **names: str) -> tuple[dict[str, str], dict[str, str]]:
         """Return both configurations."""
-        first = {**self.first, **(self.mended_first if changes is self.mended else {})}
+        first = {**self.first, **(self.fixed_first if changes is self.fixed else {})}
         return self.config(first, **names), self.config({**OWN, **self.first, **changes}, **names)
 
     def linted(self, changes: Changes) -> Sequence[Config]:
@@ -65,7 +65,7 @@ class Pair(Proof):
         with site.room.taken(2):
             with self._beside(site, self.changes) as place:
                 place.until(lambda: self.shows(place))
-            with self._beside(site, self.mended) as place:
+            with self._beside(site, self.fixed) as place:
                 place.until(lambda: arrives(place))
                 assert not self.shows(place)
 
@@ -89,8 +89,8 @@ RAN = (
         apart=True,
         first={"slot.name": None, "slot.max.retries": "1", "slot.retry.delay.ms": "100"},
         changes={"slot.name": None},
-        mended={"slot.name": _TWO},
-        mended_first={"slot.name": "{name}"},
+        fixed={"slot.name": _TWO},
+        fixed_first={"slot.name": "{name}"},
         also=("CC901",),
         shows=lambda place: 'replication slot "debezium" is active for PID' in place.log(),
     ),

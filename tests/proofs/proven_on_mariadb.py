@@ -112,7 +112,7 @@ class OnMariaDb(Proof):
         alone: Whether it would disturb the others, which read the same binlog.
         act: What is done when the connector reads.
         shows: Whether the hazard is seen.
-        instead: What is seen of a mended one.
+        instead: What is seen of a fixed one.
     """
 
     kind: ConnectorKind = ConnectorKind.MARIADB
@@ -123,10 +123,10 @@ class OnMariaDb(Proof):
     alone: bool = False
 
     def prove(self, site: Site) -> None:
-        """Run both; the mended one comes second, and shows that there was time enough."""
-        with self._acted(site, self.changes) as flagged, self._acted(site, self.mended) as mended:
-            mended.until(lambda: self.instead(mended))
-            assert not self.shows(mended)
+        """Run both; the fixed one comes second, and shows that there was time enough."""
+        with self._acted(site, self.changes) as flagged, self._acted(site, self.fixed) as fixed:
+            fixed.until(lambda: self.instead(fixed))
+            assert not self.shows(fixed)
             flagged.until(lambda: self.shows(flagged))
 
     @contextmanager
@@ -158,21 +158,21 @@ class OnMariaDb(Proof):
 
 @dataclass(frozen=True, kw_only=True)
 class StandsStill(OnMariaDb):
-    """An offset that is not stored anew while other tables are written; the mended one's is."""
+    """An offset that is not stored anew while other tables are written; the fixed one's is."""
 
     shows: Seen = _arrives
 
     def prove(self, site: Site) -> None:
         """Run both."""
-        with self._acted(site, self.changes) as flagged, self._acted(site, self.mended) as mended:
+        with self._acted(site, self.changes) as flagged, self._acted(site, self.fixed) as fixed:
             flagged.until(flagged.offset)
             flagged.until(flagged.messages)
             before: dict[str, object] = {}
             for _ in range(3):
-                before, known = flagged.offset(), mended.offset()
+                before, known = flagged.offset(), fixed.offset()
                 flagged.sql("insert into {name}.other (note) values ('x')")
-                mended.sql("insert into {name}.other (note) values ('x')")
-                mended.until(partial(_has_moved, mended, known))
+                fixed.sql("insert into {name}.other (note) values ('x')")
+                fixed.until(partial(_has_moved, fixed, known))
             assert flagged.offset() == before
 
 
@@ -227,7 +227,7 @@ RAN: tuple[OnMariaDb, ...] = (
         code="CC202",
         before={"table.include.list": "{name}\\.other"},
         changes={"table.include.list": "{name}\\.outbox,{name}\\.other", "inconsistent.schema.handling.mode": "skip"},
-        mended={"table.include.list": "{name}\\.outbox,{name}\\.other"},
+        fixed={"table.include.list": "{name}\\.outbox,{name}\\.other"},
         act=_event_and_other,
         shows=lambda place: place.messages(f"{place.name}.other") and not place.messages(),
         instead=_fails("schema isn't known"),
@@ -252,7 +252,7 @@ RAN: tuple[OnMariaDb, ...] = (
     OnMariaDb(
         code="CC706",
         changes={f"{_HISTORY}.kafka.topic": "{name}", "include.schema.changes": "true"},
-        mended={f"{_HISTORY}.kafka.topic": "{name}"},
+        fixed={f"{_HISTORY}.kafka.topic": "{name}"},
         also=("CC705",),
         act=_restart,
         shows=_reads_nothing,
@@ -270,7 +270,7 @@ RAN: tuple[OnMariaDb, ...] = (
             f"{_HISTORY}.file.filename": _FILE,
         },
         act=lambda place: _again(place, lambda: _history_file(place).unlink(missing_ok=True)),
-        mended={},
+        fixed={},
         shows=_fails("The db history topic is missing"),
         instead=_later,
     ),

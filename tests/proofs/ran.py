@@ -120,7 +120,7 @@ class Ran(Proof):
     Args:
         act: What is done when the connector is there.
         shows: Whether the hazard is seen.
-        instead: What is seen of a mended one; ``None`` for a hazard that is nothing but an option that does nothing.
+        instead: What is seen of a fixed one; ``None`` for a hazard that is nothing but an option that does nothing.
         prepare: What is done before the slot is there.
         apart: Whether it needs a database of its own.
     """
@@ -132,16 +132,16 @@ class Ran(Proof):
     apart: bool = False
 
     def prove(self, site: Site) -> None:
-        """Run it, and then the mended one."""
+        """Run it, and then the fixed one."""
         with site.room.taken(1):
             with self.acted(site, self.changes) as place:
                 place.until(lambda: self.shows(place))
             if self.instead is None:
                 return
-            if self.act is write and not (self.mended or self.prepare or self.apart):
+            if self.act is write and not (self.fixed or self.prepare or self.apart):
                 self._clears(self.instead, site.clean())
                 return
-            with self.acted(site, self.mended) as place:
+            with self.acted(site, self.fixed) as place:
                 self._clears(self.instead, place)
 
     def _clears(self, instead: Seen, place: PostgresPlace) -> None:

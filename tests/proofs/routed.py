@@ -34,7 +34,7 @@ class Routed(Proof):
         shows: Whether it is seen.
         connector: Debezium's word for the database.
         plugin: The connector whose jars are taken; MariaDB's are of an earlier release than PostgreSQL's.
-        worker: What the worker's settings say where the configuration says nothing; the mended one never needs it.
+        worker: What the worker's settings say where the configuration says nothing; the fixed one never needs it.
         heartbeat: Whether a heartbeat comes before the rows.
     """
 

@@ -21,7 +21,7 @@ UNPROVEN: Mapping[str, str] = {
     "CC256": _CLUSTER,
     "CC414": _REGISTRY,
     "CC417": _REGISTRY,
-    "CC518": "needs an older release, for the newest has it mended, and a restart at a moment that no test can choose",
+    "CC518": "needs an older release, for the newest has it fixed, and a restart at a moment that no test can choose",
     "CC615": "needs a PostgreSQL that keeps a connection and takes no confirmation on it",
     "CC620": "needs a pooler, and the stack has none",
     "CC801": f"{_NO_SERVER}: SQL Server",

@@ -174,8 +174,8 @@ def test_secrets_become_references_and_are_printed_nowhere() -> None:
 @pytest.mark.parametrize("name", [*OUTBOXES, "d5"])
 def test_what_others_run_is_adopted_once_it_is_mended(name: str) -> None:
     text = D5 if name == "d5" else (PUBLIC / f"{name}.json").read_text()
-    mended, _ = fix(text, name="x.json")
-    [config], _ = find_in_text(mended, name="x.json")
+    rewritten, _ = fix(text, name="x.json")
+    [config], _ = find_in_text(rewritten, name="x.json")
     adopted = adopted_from(config)
     expected: dict[str, tuple[set[str], set[str]]] = {
         "postgresql-outbox": ({"key.converter", "value.converter"}, set()),

@@ -93,14 +93,14 @@ def test_a_report_names_each_problem_with_its_remedy_and_the_worst_repetition_on
 
 def test_problems_that_have_one_remedy_name_it_once() -> None:
     report = FaultReport(consumer="shipping", scenarios=["x", "y", "z"])
-    report.problems = [Problem(scenario=name, what="differs", remedy=f"Mend {name > 'x'}.") for name in "yxz"]
+    report.problems = [Problem(scenario=name, what="differs", remedy=f"Fix {name > 'x'}.") for name in "yxz"]
     with pytest.raises(AssertionError) as caught:
         report.raise_for_problems()
     assert str(caught.value).splitlines() == [
         "the handlers of shipping are not safe: 3 scenarios",
         "- y: differs",
         "- z: differs",
-        "  → Mend True.",
+        "  → Fix True.",
         "- x: differs",
-        "  → Mend False.",
+        "  → Fix False.",
     ]

@@ -1,4 +1,4 @@
-"""What has one right answer is mended in the text; everything else stays as it is written."""
+"""What has one right answer is fixed in the text; everything else stays as it is written."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -57,32 +57,32 @@ def test_the_configuration_that_everybody_copies_becomes_one_that_works() -> Non
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("case", FIXABLE, ids=str)
-def test_what_is_mended_is_not_found_again_and_nothing_else_is(case: Case, form: str) -> None:
+def test_what_is_fixed_is_not_found_again_and_nothing_else_is(case: Case, form: str) -> None:
     text = FORMS[form](case.config().options)
     before, version = find_in_text(text, name=form, version=case.version)[0], case.version
-    mended, done = fix(text, name=form, version=version)
-    after, refused = find_in_text(mended, name=form, version=version)
+    rewritten, done = fix(text, name=form, version=version)
+    after, refused = find_in_text(rewritten, name=form, version=version)
     assert refused == []
     assert {finding.code for finding in lint_all(after)} <= {finding.code for finding in lint_all(before)}
     left = [finding.code for finding in lint_all(after) if finding.code in {fixed.code for fixed in done}]
     assert left == []
-    assert fix(mended, name=form, version=version) == (mended, [])
+    assert fix(rewritten, name=form, version=version) == (rewritten, [])
     kept = [option for option in before[0].options if option in after[0].options]
     assert [option for option in after[0].options if option in before[0].options] == kept
 
 
-def test_every_fixer_mends_one_of_the_hazards() -> None:
+def test_every_fixer_fixes_one_of_the_hazards() -> None:
     texts = [FORMS["dense.json"](case.config().options) for case in FIXABLE]
-    mended = {fixed.code for text in [D5, *texts] for fixed in fix(text, name="-")[1]}
-    assert mended >= FIXERS.keys() - {"CC226", "CC301"}
+    rewritten = {fixed.code for text in [D5, *texts] for fixed in fix(text, name="-")[1]}
+    assert rewritten >= FIXERS.keys() - {"CC226", "CC301"}
 
 
 def test_what_a_transform_has_no_more_is_left_out() -> None:
     unwrap = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
     added = {"transforms.unwrap.type": unwrap, "transforms.unwrap.sanitize.field.names": "true"}
     text = json.dumps({**CLEAN[ConnectorKind.MONGODB], "transforms": "outbox,unwrap", **added})
-    mended, done = fix(text, name="x.json")
-    assert ([fixed.code for fixed in done], "sanitize" in mended) == (["CC226"], False)
+    rewritten, done = fix(text, name="x.json")
+    assert ([fixed.code for fixed in done], "sanitize" in rewritten) == (["CC226"], False)
 
 
 @pytest.mark.parametrize(
@@ -95,9 +95,9 @@ def test_what_a_transform_has_no_more_is_left_out() -> None:
 def test_an_option_that_the_router_had_under_another_name_is_renamed(option: str, value: str, becomes: str) -> None:
     options = {**CLEAN[ConnectorKind.POSTGRESQL], option: value, "skipped.operations": "t"}
     options.pop(becomes, None)
-    mended, done = fix(json.dumps(options), name="x.json")
-    assert json.loads(mended)[becomes] == value
-    assert (option in mended, done[0].code) == (False, "CC301")
+    rewritten, done = fix(json.dumps(options), name="x.json")
+    assert json.loads(rewritten)[becomes] == value
+    assert (option in rewritten, done[0].code) == (False, "CC301")
 
 
 @pytest.mark.parametrize("kind", ConnectorKind)
@@ -128,9 +128,9 @@ def test_what_can_be_meant_in_two_ways_is_left(option: str, value: str) -> None:
 
 def test_a_type_is_placed_beside_what_is_placed_already() -> None:
     text = D5.replace('"id",', '"id",\n    "transforms.outbox.table.fields.additional.placement": "tenant:header",')
-    mended = json.loads(fix(text, name="x.json")[0])["config"]
+    rewritten = json.loads(fix(text, name="x.json")[0])["config"]
     placement = "transforms.outbox.table.fields.additional.placement"
-    assert mended[placement] == "tenant:header,event_type:header:eventType"
+    assert rewritten[placement] == "tenant:header,event_type:header:eventType"
     taken = text.replace('"tenant:header"', '"kind:header:eventType"')
     assert [fixed.code for fixed in fix(taken, name="x.json")[1]] == ["CC102", "CC601"]
 
@@ -138,9 +138,9 @@ def test_a_type_is_placed_beside_what_is_placed_already() -> None:
 def test_what_is_there_and_empty_is_filled() -> None:
     placement = "transforms.outbox.table.fields.additional.placement"
     text = D5.replace('"id",', f'"id",\n    "{placement}": "", "topic.prefix": "",')
-    mended = json.loads(fix(text, name="x.json")[0])["config"]
-    assert (mended["topic.prefix"], mended[placement]) == ("app", "event_type:header:eventType")
-    assert "database.server.name" not in mended
+    rewritten = json.loads(fix(text, name="x.json")[0])["config"]
+    assert (rewritten["topic.prefix"], rewritten[placement]) == ("app", "event_type:header:eventType")
+    assert "database.server.name" not in rewritten
 
 
 def test_comments_and_quotation_marks_of_yaml_stay() -> None:
@@ -158,8 +158,8 @@ spec:
     snapshot.mode: "never"
     slot.name: app
 """
-    mended, _ = fix(text, name="x.yaml")
-    assert changed_lines(text, mended) == [
+    rewritten, _ = fix(text, name="x.yaml")
+    assert changed_lines(text, rewritten) == [
         "-     database.server.name: 'app'   # since 2019",
         "+     topic.prefix: 'app'   # since 2019",
         '-     snapshot.mode: "never"',
@@ -168,10 +168,13 @@ spec:
     ]
 
 
-def test_the_overrides_of_a_spec_are_mended_and_nothing_else_of_it() -> None:
+def test_the_overrides_of_a_spec_are_fixed_and_nothing_else_of_it() -> None:
     text = MINIMAL + "overrides:\n  max.batch.size: 4096  # more\n  database.server.name: orders\n"
-    mended, done = fix(text, name="orders.yaml")
-    assert (mended, [fixed.code for fixed in done]) == (text.replace("  database.server.name: orders\n", ""), ["CC103"])
+    rewritten, done = fix(text, name="orders.yaml")
+    assert (rewritten, [fixed.code for fixed in done]) == (
+        text.replace("  database.server.name: orders\n", ""),
+        ["CC103"],
+    )
     alone = MINIMAL + "overrides:\n  database.server.name: orders\n# the end\n"
     assert fix(alone, name="orders.yaml")[0] == MINIMAL + "# the end\n"
 
@@ -187,9 +190,9 @@ def test_the_ends_of_lines_stay() -> None:
         {**CLEAN[ConnectorKind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"}
     )
     text = text.replace('"plugin.name": "pgoutput",\r\n\t\t', "")
-    mended, done = fix(text, name="x.json")
+    rewritten, done = fix(text, name="x.json")
     assert [fixed.code for fixed in done] == ["CC103", "CC104", "CC601"]
-    assert mended.count("\n") == mended.count("\r\n") == text.count("\r\n")
+    assert rewritten.count("\n") == rewritten.count("\r\n") == text.count("\r\n")
 
 
 def test_a_byte_order_mark_stays() -> None:
@@ -202,19 +205,19 @@ def test_a_byte_order_mark_stays() -> None:
     st.sampled_from(ConnectorKind),
     st.sampled_from(list(FORMS)),
 )
-def test_hazards_that_come_together_are_mended_together(cases: list[Case], kind: ConnectorKind, form: str) -> None:
+def test_hazards_that_come_together_are_fixed_together(cases: list[Case], kind: ConnectorKind, form: str) -> None:
     text = FORMS[form](changed(kind, {option: value for case in cases for option, value in case.changes.items()}))
-    mended, done = fix(text, name=form)
+    rewritten, done = fix(text, name=form)
     # A name that is right lets other rules see more.
-    assert not (set(codes(mended, form)) - set(codes(text, form))) & FIXERS.keys()
-    assert (mended == text) is (done == [])
-    assert fix(mended, name=form) == (mended, [])
+    assert not (set(codes(rewritten, form)) - set(codes(text, form))) & FIXERS.keys()
+    assert (rewritten == text) is (done == [])
+    assert fix(rewritten, name=form) == (rewritten, [])
 
 
 @given(named_texts())
-def test_any_text_is_mended_or_left(named: tuple[str, str]) -> None:
+def test_any_text_is_fixed_or_left(named: tuple[str, str]) -> None:
     text, name = named
-    mended, done = fix(text, name=name)
-    assert (mended == text) is (done == [])
-    assert len(find_in_text(mended, name=name)[0]) == len(find_in_text(text, name=name)[0])
-    assert fix(mended, name=name) == (mended, [])
+    rewritten, done = fix(text, name=name)
+    assert (rewritten == text) is (done == [])
+    assert len(find_in_text(rewritten, name=name)[0]) == len(find_in_text(text, name=name)[0])
+    assert fix(rewritten, name=name) == (rewritten, [])

@@ -121,12 +121,12 @@ def test_connectors_in_several_documents_are_compared_with_each_other() -> None:
     assert "CC901" in codes
 
 
-def test_a_connector_in_one_of_several_documents_is_mended_in_its_place() -> None:
+def test_a_connector_in_one_of_several_documents_is_fixed_in_its_place() -> None:
     old = {**RESOURCE, "spec": {"class": FLAT["connector.class"], "config": {**BROKEN, "database.server.name": "x"}}}
     text = as_yaml(SECRET, old, SECRET)
-    mended, done = fix(text, name="x.yaml")
+    rewritten, done = fix(text, name="x.yaml")
     assert [fixed.code for fixed in done] == ["CC103"]
-    assert mended == "".join(line for line in text.splitlines(keepends=True) if "database.server.name" not in line)
+    assert rewritten == "".join(line for line in text.splitlines(keepends=True) if "database.server.name" not in line)
 
 
 def test_what_render_writes_for_strimzi_is_read_and_clean(tmp_path: Path) -> None:

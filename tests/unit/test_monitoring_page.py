@@ -34,7 +34,7 @@ def row(series: Series) -> str:
 
 
 def test_the_page_has_every_series_and_no_other() -> None:
-    """Mend it with what this expects."""
+    """Fix it with what this expects."""
     head = "| series | kind | labels | meaning |\n|---|---|---|---|\n"
     table = PAGE.partition(head)[2].partition("\n\n")[0]
     assert table.strip() == "\n".join(map(row, SERIES))

@@ -121,8 +121,8 @@ def test_a_row_shows_it_and_with_mended_options_it_does_not(proof: Routed, route
     router = routers.of(proof.plugin)
     flagged = proof.route(router, proof.changes)
     assert proof.shows(flagged), flagged
-    mended = proof.route(router, proof.mended)
-    assert not proof.shows(mended), mended
+    fixed = proof.route(router, proof.fixed)
+    assert not proof.shows(fixed), fixed
 
 
 @pytest.mark.parametrize("proof", ANSWERED, ids=str)
@@ -134,7 +134,7 @@ def test_the_worker_refuses_it(proof: Answered, site: Site) -> None:
             for finding in client.validate(proof.config(changes, database=site.database))
             if finding.location.path == proof.option
         ]
-        for changes in (proof.changes, proof.mended)
+        for changes in (proof.changes, proof.fixed)
     }
     client.close()
     assert any(proof.says in message for message in said[True]), said

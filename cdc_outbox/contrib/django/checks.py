@@ -42,7 +42,7 @@ def check_settings(**_options: Any) -> list[CheckMessage]:  # noqa: ANN401 - Dja
 def check_tables(*, databases: Sequence[str] | None = None, **_options: Any) -> list[CheckMessage]:  # noqa: ANN401
     """Return what is wrong with the outbox's tables, if its database is among those that are asked.
 
-    All of it are warnings: ``migrate`` does not run where a check found an error, and is what mends most of this.
+    All of it are warnings: ``migrate`` does not run where a check found an error, and is what fixes most of this.
     """
     if check_settings():
         return []

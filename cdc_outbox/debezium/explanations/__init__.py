@@ -77,7 +77,7 @@ prints, such as DB301 from OP208. Where something was observed, [exec] means tha
 it stands in the source, [docs] in the documentation, [issue] that it was reported, [inference] that it follows.
 
 What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
-against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a mended one not
+against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a fixed one not
 fail. `.venv/bin/python -m tests.proofs` in a checkout counts the codes that are proven so, and says of the others why
 they are not.
 

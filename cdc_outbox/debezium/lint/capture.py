@@ -201,7 +201,7 @@ def nothing_behind_the_snapshot(config: Config) -> Hits:
 @book.rule("CC518", ERROR, ConnectorKind.POSTGRESQL)
 def transactions_told(config: Config) -> Hits:
     if config.on("provide.transaction.metadata") and config.version < (3, 7):
-        message = "events get lost at a restart with it (Debezium dbz#76, mended in 3.7)."
+        message = "events get lost at a restart with it (Debezium dbz#76, fixed in 3.7)."
         yield Hit("provide.transaction.metadata", message, "Set it to false.")
 
 

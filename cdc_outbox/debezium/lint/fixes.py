@@ -1,6 +1,6 @@
-"""What has one right answer, mended in the text. Pure.
+"""What has one right answer, fixed in the text. Pure.
 
-Mended is what means nothing as it stands, or has another name by now. What a running pipeline depends on, its slot, its
+Fixed is what means nothing as it stands, or has another name by now. What a running pipeline depends on, its slot, its
 publication, the form of its messages, is left to whoever runs it, and so is what can be meant in two ways.
 """
 
@@ -35,12 +35,12 @@ class Edit(NamedTuple):
 
 
 Fixer = Callable[[Config, str], tuple[Edit, ...]]
-"""From a configuration and the option at which a rule hit to what mends it; nothing where more than one thing may."""
+"""From a configuration and the option at which a rule hit to what fixes it; nothing where more than one thing may."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """What was mended: the finding's code, where it stood, and what stands there now."""
+    """What was fixed: the finding's code, where it stood, and what stands there now."""
 
     code: str
     location: Location
@@ -51,7 +51,7 @@ class Fixed:
 
 
 def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[Fixed]]:
-    """Return a text in which everything with one right answer is mended, and what that was.
+    """Return a text in which everything with one right answer is fixed, and what that was.
 
     Args:
         name: As for :func:`cdc_outbox.debezium.lint.find_in_text`.
@@ -68,16 +68,16 @@ def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[F
 
 
 def _steps(text: str, name: str, version: Version) -> Iterator[tuple[str, Fixed]]:
-    """Return the text after each thing that can be mended first."""
+    """Return the text after each thing that can be fixed first."""
     configs, _ = find_in_text(text, name=name, version=version)
     for config in configs:
         for rule in RULES:
             fixer = FIXERS.get(rule.code)
             for hit in rule.hits(config) if fixer else ():
                 edits = fixer(config, hit.option) if fixer else ()
-                mended = _edited(text, name, config, edits) if edits else None
-                if mended is not None:
-                    yield mended, Fixed(code=rule.code, location=config.locations(hit.option), change=_told(edits))
+                fixed = _edited(text, name, config, edits) if edits else None
+                if fixed is not None:
+                    yield fixed, Fixed(code=rule.code, location=config.locations(hit.option), change=_told(edits))
 
 
 def _edited(text: str, name: str, config: Config, edits: tuple[Edit, ...]) -> str | None:
@@ -202,4 +202,4 @@ FIXERS: dict[str, Fixer] = {
     "CC329": _leave_out,
     "CC601": _pgoutput,
 }
-"""What mends a finding, by its code."""
+"""What fixes a finding, by its code."""

@@ -9,7 +9,7 @@ from cdc_outbox.debezium.config import Config, ConnectorKind, Router
 from cdc_outbox.finding import Finding, Severity
 
 _ENOUGH = 100
-"""Findings of one rule in one configuration: whoever mends these will ask again."""
+"""Findings of one rule in one configuration: whoever fixes these will ask again."""
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 

@@ -41,7 +41,7 @@ _RIGHTS = ("replication slave", "replication client", "select")
 
 
 def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]:
-    """Return what is wrong with a database, in the order in which one would mend it."""
+    """Return what is wrong with a database, in the order in which one would fix it."""
     return (
         *another_database(facts.database, spec.database.name),
         *_check_log(spec, facts),

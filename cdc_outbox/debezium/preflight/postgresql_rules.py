@@ -16,7 +16,7 @@ _HEARTBEAT = "heartbeat.action.query"
 
 
 def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
-    """Return what is wrong with a database, in the order in which one would mend it."""
+    """Return what is wrong with a database, in the order in which one would fix it."""
     return (
         *_check_server(spec, facts),
         *_check_standby(spec, facts),

@@ -46,7 +46,7 @@ def assert_kept_until_republished(pruner: Pruner, lost: int) -> None:
 
 @pytest.mark.parametrize("code", DAMAGES)
 def test_what_a_publication_left_out_stays(pruner: Pruner, pipeline: Pipeline, code: str) -> None:
-    damage, mend = DAMAGES[code]
+    damage, fix = DAMAGES[code]
     alter = f"alter publication {pipeline.spec.database.publication}"
     pipeline.write(2, "before")
     pruner.wait_for_messages(2)
@@ -55,7 +55,7 @@ def test_what_a_publication_left_out_stays(pruner: Pruner, pipeline: Pipeline, c
     for topics in (True, False):
         with pytest.raises(UnprovenDeliveryError, match=code):
             pruner.run(topics=topics)
-    pruner.execute(f"{alter} {mend}")
+    pruner.execute(f"{alter} {fix}")
     pipeline.write(1, "after")
     pruner.wait_for_messages(3)
     with pytest.raises(UnprovenDeliveryError, match="older than the last change of the publication"):
