@@ -7,6 +7,8 @@ from enum import StrEnum
 from random import Random
 from typing import Any, Self
 
+from psycopg.conninfo import make_conninfo
+
 from tests.faults.ledger import POISONED, Ground, Ledger
 from tests.faults.line import Line
 from tests.faults.member import Member, end_all
@@ -45,6 +47,9 @@ _OCCURRENCES = {
 """The last time at which a process can be told to stop at a point; elsewhere the fourth."""
 _HANDLER_SECONDS = {Fault.PAUSE: 1.0, Fault.NAP: 60.0}
 """Elsewhere ten."""
+_OFFSETS_STORED = {Point.BEFORE_COMMIT, Point.COMMIT_NOT_DONE}
+"""Where the victim's transaction holds the rows of its partitions: a successor owns them when it has ended."""
+_WAITS = "select 1 from pg_stat_activity where application_name = %s and wait_event_type = 'Lock'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +126,7 @@ class _Play:
             member=name,
             topic=self._ledger.name,
             brokers=self._ledger.ground.stack.broker.bootstrap_servers,
-            dsn=self._ledger.ground.dsn,
+            dsn=make_conninfo(self._ledger.ground.dsn, application_name=self._session_of(name)),
             batch_events=self._batch_events,
             handler_seconds=_HANDLER_SECONDS.get(self._fault, 10.0),
             settings=SETTINGS,
@@ -179,12 +184,22 @@ class _Play:
         if self._fault.has_successor and self._point is not Point.ON_REVOKE:
             self._successor.run()
         if self._fault is Fault.NAP:
-            eventually(
-                lambda: all(epoch > epochs[partition] for partition, epoch in self._ledger.epochs().items()),
-                "the successor to own everything",
-                seconds=RECOVERY_SECONDS,
-            )
+            if self._point in _OFFSETS_STORED:
+                eventually(self._waits, "the successor to wait for the victim's transaction", seconds=RECOVERY_SECONDS)
+            else:
+                eventually(
+                    lambda: all(epoch > epochs[partition] for partition, epoch in self._ledger.epochs().items()),
+                    "the successor to own everything",
+                    seconds=RECOVERY_SECONDS,
+                )
             self._wake()
+
+    def _waits(self) -> bool:
+        """Tell whether the successor's session waits for a lock."""
+        return bool(self._ledger.connection.execute(_WAITS, (self._session_of("successor"),)).fetchall())
+
+    def _session_of(self, member: str) -> str:
+        return f"{self._ledger.name} {member}"
 
     def _wake(self) -> None:
         self._line.release()

@@ -16,6 +16,7 @@ CELLS = [
     *(Cell(point=point, fault=Fault.KILL) for point in Point),
     # `infra/faults consumer` has all of them.
     Cell(point=Point.AFTER_POLL, fault=Fault.NAP),
+    Cell(point=Point.BEFORE_COMMIT, fault=Fault.NAP),
     Cell(point=Point.IN_HANDLER, fault=Fault.PAUSE),
     Cell(point=Point.COMMIT_DONE, fault=Fault.PAUSE, seed=1),
     Cell(point=Point.PARKING, fault=Fault.PAUSE),
