@@ -11,7 +11,7 @@ from cdc_outbox.databases.slots import SlotLag, count_rows, find_lag, find_log
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.config import listed, slot_of
 from cdc_outbox.debezium.connector_offsets import READS_NOTHING
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 

@@ -12,7 +12,7 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import is_reference
 from cdc_outbox.debezium.diff import OptionChange, changes_between
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import render, render_republishing

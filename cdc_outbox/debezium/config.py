@@ -9,7 +9,7 @@ from typing import Protocol
 
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.debezium import options as catalogue
-from cdc_outbox.debezium.java_patterns import literal, matches
+from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.finding import Location
 from cdc_outbox.redaction import REFERENCE
 from cdc_outbox.text_files.document import Path

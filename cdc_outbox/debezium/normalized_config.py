@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, ConfiguredPlugin, Router, listed
-from cdc_outbox.debezium.java_patterns import literal, matches
+from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.options import Option

@@ -14,7 +14,7 @@ from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka import clients as kafka_clients

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
-from cdc_outbox.debezium.event_router.java_regex import compile_java
 from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.debezium.event_router.smt_options import NEWEST_VERSION
-from cdc_outbox.errors import ConfigError, RoutingError
+from cdc_outbox.debezium.java_regex import matches
+from cdc_outbox.errors import RoutingError
 from cdc_outbox.message import Message
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
@@ -75,11 +75,8 @@ class Simulation:
         name = self.config.get(f"{router}.predicate")
         if name is None or not self.config.get(f"predicates.{name}.type", "").endswith("TopicNameMatches"):
             return ""
-        try:
-            matches = compile_java(self.config.get(f"predicates.{name}.pattern", "")).fullmatch(self.raw_topic)
-        except (ConfigError, RoutingError):
-            return ""
-        if bool(matches) is (self.config.get(f"{router}.negate", "false").lower() != "true"):
+        is_negated = self.config.get(f"{router}.negate", "false").lower() == "true"
+        if matches(self.config.get(f"predicates.{name}.pattern", ""), self.raw_topic) is not is_negated:
             return ""
         return f"by its predicate {name} the EventRouter does not see what is for the topic {self.raw_topic}"
 

@@ -20,6 +20,7 @@ _JARS = (
     "cdc_outbox/debezium/event_router/jvm/jars.py",
     "cdc_outbox/debezium/event_router/jvm/jars.sha256",
 )
+_REGEXES = ("cdc_outbox/debezium/java_regex.py", "cdc_outbox/debezium/regex_program.py")
 _RENDERED = (
     *(
         "cdc_outbox/debezium/render/*",
@@ -44,7 +45,7 @@ SUBJECTS = {
         *(
             "cdc_outbox/debezium/lint/*",
             "cdc_outbox/debezium/config.py",
-            "cdc_outbox/debezium/java_patterns.py",
+            *_REGEXES,
             "cdc_outbox/debezium/render/*",
             "cdc_outbox/debezium/options/*",
         ),
@@ -57,14 +58,13 @@ SUBJECTS = {
         *("tests/support/configs.py", "tests/data/public/*"),
     ),
     "test_router_releases.py": (
-        *_JARS,
+        *(*_JARS, *_REGEXES),
         "cdc_outbox/debezium/event_router/*",
         "cdc_outbox/debezium/event_router/jvm/*",
         "fuzz/router*.py",
     ),
     "test_six_databases.py": (
-        *_JARS,
-        *_RENDERED,
+        *(*_JARS, *_REGEXES, *_RENDERED),
         *(
             "cdc_outbox/debezium/event_router/*",
             "cdc_outbox/debezium/event_router/jvm/*",

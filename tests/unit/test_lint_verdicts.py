@@ -73,6 +73,7 @@ LOST: list[tuple[str, Changes]] = [
     ("CC336", {"field.name.adjustment.mode": "avro_unicode"}),
     ("CC338", {_PLACEMENT: "type:header:id"}),
     ("CC339", {f"{_R}route.topic.regex": "(?<routedByValue>order)"}),
+    ("CC339", {f"{_R}route.topic.regex": "^(?<routedByValue>order)$"}),
     ("CC301", {f"{_T}field.payload": "body"}),
     ("CC505", _FIRST),
     # A table, or the case of its name, that is not known does not keep the rest from being followed.
@@ -145,3 +146,16 @@ def test_a_predicate_with_blanks_is_offered_without_them() -> None:
         "Write isOutbox: Connect takes the blanks for a part of the name."
     ]
     assert TOPIC_NAMES in changed(ConnectorKind.POSTGRESQL, {}).values()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_found"),
+    [
+        ("orders.outbox", False),
+        *((pattern, True) for pattern in (r"orders\.outbox", "^orders.outbox$", "(orders.outbox)", "orders.*")),
+    ],
+)
+def test_a_pattern_among_plain_names_is_found_however_it_is_written(pattern: str, *, is_found: bool) -> None:
+    changes = {"filters.match.mode": "literal", "collection.include.list": pattern}
+    codes = [finding.code for finding in lint(config_of(changed(ConnectorKind.MONGODB, changes)))]
+    assert ("CC807" in codes) is is_found

@@ -18,9 +18,9 @@ from cdc_outbox.debezium.event_router import (
     Routing,
 )
 from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
-from cdc_outbox.debezium.event_router.java_regex import compile_java, replace_first
 from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin, RoutingConfig, make_converter
 from cdc_outbox.debezium.event_router.smt_options import UpdateBehavior
+from cdc_outbox.debezium.java_regex import read_regex
 from cdc_outbox.errors import ConfigError, RoutingError
 
 PLACEMENT = "table.fields.additional.placement"
@@ -164,9 +164,9 @@ def test_the_options_come_back_as_they_went_in() -> None:
     ],
 )
 def test_a_topic_is_replaced_as_java_does_it(regex: str, text: str, replacement: str, topic: str) -> None:
-    pattern = compile_java(regex)
+    pattern = read_regex(regex)
     assert pattern.fullmatch(text)
-    assert replace_first(pattern, text, replacement) == topic
+    assert pattern.replace_first(text, replacement) == topic
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_topic_is_replaced_as_java_does_it(regex: str, text: str, replacement:
     [(".*", "a\u2028b"), (r"\w", "ä"), (r"\d", "٣"), (r"\s", "\xa0"), ("$a", "a"), ("a{2}{3}", "aaa")],
 )
 def test_what_java_does_not_match(regex: str, text: str) -> None:
-    assert not compile_java(regex).fullmatch(text)
+    assert not read_regex(regex).fullmatch(text)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_what_java_does_not_match(regex: str, text: str) -> None:
 )
 def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None:
     with pytest.raises(RoutingError) as caught:
-        compile_java(regex)
+        EventRouter(topic_regex=regex)
     assert (caught.value.exception, caught.value.stage) == ("ConfigException", "configure")
 
 
@@ -223,7 +223,7 @@ def test_what_java_does_not_compile_is_a_wrong_configuration(regex: str) -> None
 )
 def test_what_python_reads_otherwise_is_sent_to_the_real_one(regex: str) -> None:
     with pytest.raises(ConfigError, match="Java and Python") as caught:
-        compile_java(regex)
+        EventRouter(topic_regex=regex)
     assert "--engine real" in caught.value.hint
 
 

@@ -12,7 +12,7 @@ from cdc_outbox.contract.header_names import BINARY_NAMES, HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import HEADER_COLUMN, OutboxColumns
 from cdc_outbox.debezium.config import Router
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint import Config, ConnectorKind
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, default_of, topic_template
 from cdc_outbox.debezium.render import BINARY_CONVERTER, LATENCIES

@@ -18,8 +18,12 @@ from cdc_outbox.debezium.event_router.expanded_envelope import (
     envelope_name,
     versioned,
 )
-from cdc_outbox.debezium.event_router.java import connect_exception, data_exception, null_pointer_exception
-from cdc_outbox.debezium.event_router.java_regex import compile_java, replace_first
+from cdc_outbox.debezium.event_router.java import (
+    config_exception,
+    connect_exception,
+    data_exception,
+    null_pointer_exception,
+)
 from cdc_outbox.debezium.event_router.record import ENVELOPE_SUFFIX, Change, ConnectRecord
 from cdc_outbox.debezium.event_router.smt_options import NEWEST_VERSION, SmtOptions, UpdateBehavior, unknown_placement
 from cdc_outbox.debezium.event_router.values import (
@@ -30,6 +34,8 @@ from cdc_outbox.debezium.event_router.values import (
     LogicalName,
     Scalar,
 )
+from cdc_outbox.debezium.java_regex import InvalidRegexError, read_regex
+from cdc_outbox.debezium.regex_program import Pattern, UnknownRegexError
 from cdc_outbox.errors import ConfigError, RoutingError
 from cdc_outbox.message import Message
 
@@ -80,7 +86,7 @@ class EventRouter:
     version: tuple[int, int] = NEWEST_VERSION
 
     def __post_init__(self) -> None:
-        compile_java(trim(self.topic_regex))
+        self._topic_pattern()
 
     @classmethod
     def from_options(
@@ -282,9 +288,20 @@ class EventRouter:
         if aggregate_type is None:
             raise null_pointer_exception(f"the column {self.route_by_column} is null")
         # Kafka's own options lose their blanks, Debezium's do not: the router hands these two on to a RegexRouter.
-        pattern, replacement = compile_java(trim(self.topic_regex)), trim(self.topic_replacement)
-        topic = str(aggregate_type)
-        return replace_first(pattern, topic, replacement) if pattern.fullmatch(topic) else topic
+        pattern, topic = self._topic_pattern(), str(aggregate_type)
+        return pattern.replace_first(topic, trim(self.topic_replacement)) if pattern.fullmatch(topic) else topic
+
+    def _topic_pattern(self) -> Pattern:
+        try:
+            return read_regex(trim(self.topic_regex))
+        except InvalidRegexError as error:
+            raise config_exception(f"route.topic.regex is no regular expression: {error}") from error
+        except UnknownRegexError as error:
+            raise ConfigError(
+                f"route.topic.regex uses what Java and Python read differently: {error}",
+                field="route.topic.regex",
+                hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
+            ) from error
 
     def _timestamp(self, row: Row, connector_time_ms: int | None) -> int | None:
         if self.timestamp_column is None:

@@ -7,7 +7,6 @@ transforms. The rules stand by theme, each a few lines; what a code means at len
 from collections.abc import Iterable, Sequence
 
 from cdc_outbox.debezium.config import NEWEST, Config, ConnectorKind, Version
-from cdc_outbox.debezium.event_router.regex_program import limited
 from cdc_outbox.debezium.lint import (
     capture,
     converters,
@@ -28,6 +27,7 @@ from cdc_outbox.debezium.lint.reading import find_configs
 from cdc_outbox.debezium.lint.rule import Rule
 from cdc_outbox.debezium.lint.several import compare
 from cdc_outbox.debezium.lint.texts import find_in_text
+from cdc_outbox.debezium.regex_program import limited
 from cdc_outbox.finding import Finding, Severity
 
 __all__ = [

@@ -3,7 +3,7 @@
 import re
 
 from cdc_outbox.debezium.config import DECODER, Config, ConnectorKind, Router, listed
-from cdc_outbox.debezium.java_patterns import literal, matches
+from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint.path import FEW, imagined_table, is_outbox, names_database, reaches
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 

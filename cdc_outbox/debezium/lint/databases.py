@@ -1,7 +1,7 @@
 """MySQL, MariaDB, SQL Server, Oracle, MongoDB: the history of the schema, binlogs, redo logs, change streams."""
 
 from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, ConnectorKind, Router
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
 book = Rulebook()
@@ -128,7 +128,7 @@ def documents_skipped(config: Config) -> Hits:
 @book.rule("CC807", ERROR, ConnectorKind.MONGODB)
 def pattern_taken_literally(config: Config) -> Hits:
     for pattern in config.captured if config.get("filters.match.mode").lower() == "literal" else ():
-        if "\\" in pattern or literal(pattern) is None:
+        if literal(pattern) != pattern:
             message = f"{pattern} is taken as it is written, and matches no collection."
             yield Hit("collection.include.list", message, "Write the plain name, or take filters.match.mode=regex.")
 

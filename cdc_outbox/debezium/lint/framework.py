@@ -15,8 +15,7 @@ from cdc_outbox.debezium.config import (
     class_of,
     listed,
 )
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
-from cdc_outbox.debezium.java_patterns import compiled
+from cdc_outbox.debezium.java_regex import refusal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean
 
@@ -152,9 +151,8 @@ def pattern_that_cannot_be_read(config: Config) -> Hits:
     for predicate in config.predicates.values():
         if predicate.type != TOPIC_NAMES:
             continue
-        try:
-            compiled(predicate.get("pattern"))
-        except InvalidRegexError as reason:
+        reason = refusal(predicate.get("pattern"))
+        if reason:
             yield Hit(f"{predicate.prefix}pattern", f"no regular expression: {reason}.", "Correct the pattern.")
         if not predicate.get("pattern"):
             yield Hit(f"{predicate.prefix}pattern", f"the predicate {predicate.alias!r} has no pattern.", "Set it.")

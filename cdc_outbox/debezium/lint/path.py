@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from cdc_outbox.debezium.config import TOPIC_NAMES, Config, ConfiguredPlugin, ConnectorKind, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectType, ConnectValue, EventRouter
-from cdc_outbox.debezium.java_patterns import literal, matches
+from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint.records import change, heartbeat, logical_message, typical_row
 from cdc_outbox.debezium.lint.routers import compiled_router, routed
 from cdc_outbox.debezium.lint.transforms import holds, keeps_topic, transformed

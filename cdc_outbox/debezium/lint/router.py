@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from cdc_outbox.debezium.config import BINLOG, IMPLICIT, Config, ConnectorKind, Router, listed
-from cdc_outbox.debezium.java_patterns import matches
+from cdc_outbox.debezium.java_regex import matches
 from cdc_outbox.debezium.lint.routers import compiled_router
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 from cdc_outbox.debezium.options import plugin, renamed

@@ -5,9 +5,9 @@ from dataclasses import replace
 from cdc_outbox.debezium.config import Config, ConnectorKind, Router, is_reference
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, EventRouter
 from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
-from cdc_outbox.debezium.java_patterns import compiled
+from cdc_outbox.debezium.java_regex import InvalidRegexError, read_regex
 from cdc_outbox.debezium.lint.records import STRUCTURE, EnvelopeChange
+from cdc_outbox.debezium.regex_program import UnknownRegexError
 from cdc_outbox.errors import RoutingError
 
 
@@ -35,9 +35,12 @@ def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
 
 def _is_known(regex: str) -> bool:
     try:
-        return compiled(regex) is not None
+        read_regex(regex)
     except InvalidRegexError:
         return True  # EventRouter refuses it, as the real one does
+    except UnknownRegexError:
+        return False
+    return True
 
 
 def routed(router: Router, real: EventRouter, record: ConnectRecord, *, knows_topic: bool) -> ConnectRecord | None:

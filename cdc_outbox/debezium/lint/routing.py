@@ -3,9 +3,9 @@
 import re
 
 from cdc_outbox.debezium.config import Config, Router, is_reference
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
-from cdc_outbox.debezium.java_patterns import compiled, groups, matches, only_text
+from cdc_outbox.debezium.java_regex import InvalidRegexError, matches, only_text, read_regex, refusal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, Hit, Hits, Rulebook
+from cdc_outbox.debezium.regex_program import Pattern, UnknownRegexError
 from cdc_outbox.text_files.document import did_you_mean
 
 book = Rulebook()
@@ -18,31 +18,33 @@ _REFERENCE = re.compile(r"\\.|\$\{([^}]*)\}|\$([0-9])|\$|\\", re.DOTALL)
 @book.router_rule("CC311", ERROR)
 def regex_that_cannot_be_read(config: Config, router: Router) -> Hits:
     option = "route.topic.regex"
-    try:
-        compiled(router.get(option, _DEFAULT_REGEX))
-    except InvalidRegexError as reason:
+    reason = refusal(router.get(option, _DEFAULT_REGEX))
+    if reason:
         yield Hit(router.prefix + option, f"no regular expression: {reason}; the task fails.", "Correct it.")
 
 
 @book.router_rule("CC312", ERROR)
 def group_that_is_not_there(config: Config, router: Router) -> Hits:
-    known = groups(router.get("route.topic.regex", _DEFAULT_REGEX))
+    try:
+        pattern = read_regex(router.get("route.topic.regex", _DEFAULT_REGEX))
+    except (InvalidRegexError, UnknownRegexError):
+        return
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
     option = "route.topic.replacement" if "route.topic.replacement" in router.options else "route.topic.regex"
-    if known is None or is_reference(replacement):
+    if is_reference(replacement):
         return
     for reference in _REFERENCE.finditer(replacement):
-        problem = _wrong(reference, *known)
+        problem = _wrong(reference, pattern)
         if problem:
             message = f"{problem} in the topic's replacement: the task fails at the first event."
-            yield Hit(router.prefix + option, message, did_you_mean(reference[1] or "", sorted(known[0])))
+            yield Hit(router.prefix + option, message, did_you_mean(reference[1] or "", sorted(pattern.names)))
 
 
-def _wrong(reference: re.Match[str], names: set[str], count: int) -> str:
+def _wrong(reference: re.Match[str], pattern: Pattern) -> str:
     if reference[1] is not None:
-        return "" if reference[1] in names else f"no group of the regex is called {reference[1]!r}"
+        return "" if reference[1] in pattern.names else f"no group of the regex is called {reference[1]!r}"
     if reference[2] is not None:
-        return "" if int(reference[2]) <= count else f"the regex has no group {reference[2]}"
+        return "" if int(reference[2]) <= pattern.groups else f"the regex has no group {reference[2]}"
     return "" if len(reference[0]) == 2 else f"a {reference[0]} stands alone"
 
 

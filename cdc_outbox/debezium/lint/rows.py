@@ -5,7 +5,7 @@ from itertools import takewhile
 
 from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, ConnectorKind, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord
-from cdc_outbox.debezium.java_patterns import literal
+from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint.path import (
     FEW,
     Path,

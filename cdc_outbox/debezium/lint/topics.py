@@ -3,8 +3,7 @@
 import re
 
 from cdc_outbox.debezium.config import Config, listed
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
-from cdc_outbox.debezium.java_patterns import compiled, literal
+from cdc_outbox.debezium.java_regex import literal, refusal
 from cdc_outbox.debezium.lint.promises import CLEANUP_POLICY, COMPACTION
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
@@ -49,9 +48,8 @@ def group_with_a_broken_pattern(config: Config) -> Hits:
     for group in _groups(config):
         for option in (f"{_CREATION}{group}.include", f"{_CREATION}{group}.exclude"):
             for pattern in listed(config.get(option)):
-                try:
-                    compiled(pattern)
-                except InvalidRegexError as reason:
+                reason = refusal(pattern)
+                if reason:
                     yield Hit(option, f"no regular expression: {reason}.", "Correct the pattern.")
 
 

@@ -18,8 +18,7 @@ from cdc_outbox.debezium.config import (
     listed,
 )
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, ConnectValue
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError, replace_first
-from cdc_outbox.debezium.java_patterns import compiled, matches
+from cdc_outbox.debezium.java_regex import InvalidRegexError, matches, read_regex
 from cdc_outbox.debezium.lint.records import (
     KEY,
     MESSAGE,
@@ -30,6 +29,7 @@ from cdc_outbox.debezium.lint.records import (
     text,
     with_fields,
 )
+from cdc_outbox.debezium.regex_program import UnknownRegexError
 from cdc_outbox.errors import ConfigError, RoutingError
 
 _KAFKA = "org.apache.kafka.connect.transforms."
@@ -181,16 +181,18 @@ def _renamed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     of_debezium = plugin.type.startswith(_DEBEZIUM)
     regex, replacement = (f"topic.{name}" if of_debezium else name for name in ("regex", "replacement"))
     try:
-        pattern = compiled(plugin.get(regex))
+        pattern = read_regex(plugin.get(regex))
     except InvalidRegexError as reason:
         raise RoutingError(str(reason), exception="ConfigException", stage="configure") from reason
-    if pattern is None or not record.topic or is_reference(plugin.get(replacement)):
+    except UnknownRegexError:
+        return replace(record, topic="")
+    if not record.topic or is_reference(plugin.get(replacement)):
         return replace(record, topic="")
     if not pattern.fullmatch(record.topic):
         return record
     if of_debezium and not isinstance(record.value, Change):
         raise _unknown(plugin)
-    topic = replace_first(pattern, record.topic, plugin.get(replacement))
+    topic = pattern.replace_first(record.topic, plugin.get(replacement))
     if not isinstance(record.value, Change) and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
         raise RoutingError("it gives a topic that no broker takes", exception="InvalidTopicException")
     return replace(record, topic=topic)

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from cdc_outbox.debezium.config import Config, ConnectorKind, is_placeholder, listed
-from cdc_outbox.debezium.event_router.java_regex import InvalidRegexError
-from cdc_outbox.debezium.java_patterns import compiled
+from cdc_outbox.debezium.java_regex import refusal
 from cdc_outbox.debezium.lint.options import find_option
 from cdc_outbox.debezium.lint.rule import ERROR, Hit, Hits, Rulebook
 
@@ -101,8 +100,7 @@ def list_that_cannot_be_read(config: Config) -> Hits:
         return
     for option in filter(_LISTS.fullmatch, config.options):
         for pattern in listed(config.get(option)):
-            try:
-                compiled(pattern, ignores_case=True)
-            except InvalidRegexError as reason:
+            reason = refusal(pattern, ignores_case=True)
+            if reason:
                 yield Hit(option, f"{option} holds no regular expression: {reason}.", "Correct it.")
                 break

@@ -1,4 +1,4 @@
-"""Regular expressions in bounded time: a backtracking matcher that goes from no place of a text twice.
+"""Java's regular expressions in bounded time: a backtracking matcher that goes from no place of a text twice.
 
 Python's own engine tries every way to divide a text between repetitions, and a few dozen characters keep it busy for
 years. Nothing here depends on what a group has captured, so what failed once at an instruction and a place of the text
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from cdc_outbox.errors import ConfigError
+from cdc_outbox.errors import ConfigError, RoutingError
 
 _MOST_STEPS = 100_000
 """About a tenth of a second; a long text, or one that is looked ahead of at each place, needs more."""
@@ -32,7 +32,11 @@ class Allowance:
 _ALLOWANCE: ContextVar[Allowance | None] = ContextVar("_ALLOWANCE", default=None)
 
 
-class SpentError(ConfigError):
+class UnknownRegexError(ConfigError):
+    """What Java makes of an expression is not known: it is read differently here, or takes too many steps."""
+
+
+class SpentError(UnknownRegexError):
     """A search was given up because those before it took the steps that all of them may take together."""
 
 
@@ -155,12 +159,63 @@ class Pattern:
     names: Mapping[str, int]
 
     def fullmatch(self, text: str) -> Match | None:
-        """Return the match of a whole text; raises ``ConfigError`` where that takes too many steps."""
+        """Return the match of a whole text; raises :class:`UnknownRegexError` where that takes too many steps."""
         return self._match(text, [0], is_whole=True)
 
     def search(self, text: str) -> Match | None:
-        """Return the first match within a text; raises ``ConfigError`` where that takes too many steps."""
+        """Return the first match within a text; raises :class:`UnknownRegexError` where that takes too many steps."""
         return self._match(text, range(len(text) + 1), is_whole=False)
+
+    def replace_first(self, text: str, replacement: str) -> str:
+        """Replace the first match as Java's ``Matcher.replaceFirst`` does.
+
+        Raises:
+            RoutingError: The replacement is malformed, or names a group that the expression does not have.
+            UnknownRegexError: The search takes too many steps.
+        """
+        match = self.search(text)
+        if match is None:
+            return text
+        return text[: match.start] + self._expanded(match, replacement) + text[match.end :]
+
+    def _expanded(self, match: Match, replacement: str) -> str:
+        expanded, position = [], 0
+        while position < len(replacement):
+            character = replacement[position]
+            position += 1
+            if character == "\\":
+                if position == len(replacement):
+                    raise _bad_replacement("the character to be escaped is missing")
+                expanded.append(replacement[position])
+                position += 1
+            elif character == "$":
+                group, position = self._group(replacement, position)
+                expanded.append(match[group] or "")
+            else:
+                expanded.append(character)
+        return "".join(expanded)
+
+    def _group(self, replacement: str, position: int) -> tuple[str | int, int]:
+        """Return the group that is named after a dollar sign, and where the text goes on."""
+        if replacement[position : position + 1] == "{":
+            name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
+            end = name.end() if name else position
+            if not name or not name[0] or replacement[end : end + 1] != "}" or name[0][0].isdigit():
+                raise _bad_replacement("a group's name is malformed")
+            if name[0] not in self.names:
+                raise _bad_replacement(f"there is no group {name[0]!r}")
+            return name[0], end + 1
+        digits = re.compile("[0-9]+").match(replacement, position)
+        if not digits:
+            raise _bad_replacement("a dollar sign names no group")
+        # As many digits as there are groups for; the first in any case.
+        length = 1
+        while length < len(digits[0]) and int(digits[0][: length + 1]) <= self.groups:
+            length += 1
+        number = int(digits[0][:length])
+        if number > self.groups:
+            raise RoutingError(f"the topic's replacement: no group {number}", exception="IndexOutOfBoundsException")
+        return number, position + length
 
     def _match(self, text: str, starts: Sequence[int], *, is_whole: bool) -> Match | None:
         spend(0)
@@ -177,6 +232,10 @@ class Pattern:
             allowance = _ALLOWANCE.get()
             if allowance is not None:
                 allowance.steps -= _MOST_STEPS - steps[0]
+
+
+def _bad_replacement(reason: str) -> RoutingError:
+    return RoutingError(f"the topic's replacement: {reason}", exception="IllegalArgumentException")
 
 
 def _positions(marks: Marks) -> Mapping[int, int]:
@@ -242,9 +301,8 @@ class _Search:
         self._seen.add((at, position))
         self._steps[0] -= 1
         if self._steps[0] < 0:
-            raise ConfigError(
+            raise UnknownRegexError(
                 f"the regular expression takes too many steps for a text of {len(self.text)} characters",
-                field="route.topic.regex",
                 hint="Simplify the expression.",
             )
         return True

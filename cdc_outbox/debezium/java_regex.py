@@ -8,29 +8,30 @@ behind nothing, which Java takes for a repetition of the empty text.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from cdc_outbox.debezium.event_router.java import config_exception
-from cdc_outbox.debezium.event_router.regex_program import (
+from cdc_outbox.debezium.regex_program import (
     Atom,
     Instruction,
     Look,
     Mark,
-    Match,
     Pattern,
     Program,
+    SpentError,
+    UnknownRegexError,
     any_number,
     at_most,
     either,
     spend,
 )
-from cdc_outbox.errors import ConfigError, RoutingError
 
 _ANY = "[^\n\r\u0085\u2028\u2029]"
 _END = "(?:(?=\r\n\\Z)|(?<!\r)(?=\n\\Z)|(?=[\r\u0085\u2028\u2029]\\Z)|\\Z)"
 """Java's ``$``: at the end, or before one last line break of any kind, but never within ``\\r\\n``."""
-_ATOMS = {".": (_ANY, False), "^": ("\\A", True), "$": (_END, True)}
+_START = "\\A"
+_ATOMS = {".": (_ANY, False), "^": (_START, True), "$": (_END, True)}
 """In Python's words, and whether they match nothing but a place."""
 _CLASSES = frozenset("dDwWsS")
 """Escapes that stand for several characters: of ASCII, unless Python is told otherwise."""
@@ -41,10 +42,13 @@ _LONGEST = 1000
 _MOST_INSTRUCTIONS = 3_000
 """Of all repetitions: those within repetitions multiply."""
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_PLAIN = re.compile(r"(?:[\w.,\- ]|\\[^A-Za-z0-9])+")
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9]*")
 _NO_ESCAPES = frozenset("CFIJKLMOTUYgijlmoqy")
 """Letters that Java refuses behind a backslash, within a set and outside."""
 _HEX = {"x": 2, "u": 4}
+_AROUND_NAMES = frozenset("\"'`<>")
+"""SQL quotes a name so, and an example asks for one: Debezium compares names without any of these."""
 _SURROGATES = range(0xD800, 0xE000)
 
 
@@ -52,21 +56,21 @@ class InvalidRegexError(ValueError):
     """Java refuses the expression."""
 
 
-class UnknownRegexError(ValueError):
-    """The expression is outside the subset: Java and Python read it differently."""
-
-
-@lru_cache(maxsize=1024)
-def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> Pattern:
-    """Return the expression, to be matched in bounded time.
+def read_regex(regex: str, *, ignores_case: bool = False) -> Pattern:
+    """Return an expression that matches as Java's does.
 
     Args:
-        flags: ``re.IGNORECASE`` for Java's ``CASE_INSENSITIVE``, or none.
+        ignores_case: As Debezium does in its lists, by Java's ``CASE_INSENSITIVE``; Connect's predicates do not.
 
     Raises:
         InvalidRegexError: Java refuses it.
         UnknownRegexError: It is outside the subset.
     """
+    return _read(regex, re.IGNORECASE if ignores_case else re.NOFLAG)
+
+
+@lru_cache(maxsize=1024)
+def _read(regex: str, flags: re.RegexFlag) -> Pattern:
     if len(regex) > _LONGEST:
         raise UnknownRegexError("so long an expression")
     spend(50 * len(regex))  # which take as long as reading it, at most
@@ -76,80 +80,63 @@ def translated(regex: str, flags: re.RegexFlag = re.NOFLAG) -> Pattern:
         raise UnknownRegexError("so many groups within each other") from error
 
 
-def compile_java(regex: str) -> Pattern:
-    """Return ``route.topic.regex``, to be matched in bounded time.
-
-    Raises:
-        RoutingError: Java refuses it, and so does the EventRouter's ``configure()``.
-        ConfigError: It is outside the subset; what Java makes of it only the real EventRouter tells.
-    """
+def refusal(regex: str, *, ignores_case: bool = False) -> str:
+    """Return why Java refuses an expression, empty where it takes it, or where that is not known."""
     try:
-        return translated(regex)
+        read_regex(regex, ignores_case=ignores_case)
     except InvalidRegexError as error:
-        raise config_exception(f"route.topic.regex is no regular expression: {error}") from error
-    except UnknownRegexError as error:
-        raise ConfigError(
-            f"route.topic.regex uses what Java and Python read differently: {error}",
-            field="route.topic.regex",
-            hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
-        ) from error
+        return str(error)
+    except UnknownRegexError:
+        pass
+    return ""
 
 
-def replace_first(pattern: Pattern, text: str, replacement: str) -> str:
-    """Replace the first match as Java's ``Matcher.replaceFirst`` does.
+def matches(regex: str, text: str, *, ignores_case: bool = False) -> bool | None:
+    """Tell whether an expression matches a whole text, ``None`` where that is not known."""
+    try:
+        return _matches(regex, text, ignores_case=ignores_case)
+    except (InvalidRegexError, UnknownRegexError):
+        return None
 
-    Raises:
-        RoutingError: The replacement is malformed, or names a group that the expression does not have.
+
+@lru_cache(maxsize=4096)
+def _matches(regex: str, text: str, *, ignores_case: bool) -> bool | None:
+    try:
+        return read_regex(regex, ignores_case=ignores_case).fullmatch(text) is not None
+    except SpentError:
+        raise  # now: with another configuration there may be time for it
+    except (InvalidRegexError, UnknownRegexError):
+        return None
+
+
+def only_text(regex: str) -> str | None:
+    """Return the one text that an expression matches, ``None`` if it matches several, none, or that is not known."""
+    return _text(regex, {})
+
+
+def literal(regex: str) -> str | None:
+    """Return the one name that an expression is written for, ``None`` if it is written for several.
+
+    An unescaped dot counts as a dot: that is what the author of ``public.outbox`` meant.
     """
-    match = pattern.search(text)
-    if match is None:
-        return text
-    return text[: match.start] + _expand(pattern, match, replacement) + text[match.end :]
+    if _PLAIN.fullmatch(regex):  # as most are: a list of thousands takes no step that comparing them needs
+        return re.sub(r"\\(.)", r"\1", regex)
+    name = _text(regex, {_ANY: "."})
+    return None if name is None or _AROUND_NAMES & set(name) else name
 
 
-def _expand(pattern: Pattern, match: Match, replacement: str) -> str:
-    expanded, position = [], 0
-    while position < len(replacement):
-        character = replacement[position]
-        position += 1
-        if character == "\\":
-            if position == len(replacement):
-                raise _bad_replacement("the character to be escaped is missing")
-            expanded.append(replacement[position])
-            position += 1
-        elif character == "$":
-            group, position = _group(pattern, replacement, position)
-            expanded.append(match[group] or "")
-        else:
-            expanded.append(character)
-    return "".join(expanded)
-
-
-def _group(pattern: Pattern, replacement: str, position: int) -> tuple[str | int, int]:
-    """Return the group that is named after a dollar sign, and where the text goes on."""
-    if replacement[position : position + 1] == "{":
-        name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
-        end = name.end() if name else position
-        if not name or not name[0] or replacement[end : end + 1] != "}" or name[0][0].isdigit():
-            raise _bad_replacement("a group's name is malformed")
-        if name[0] not in pattern.names:
-            raise _bad_replacement(f"there is no group {name[0]!r}")
-        return name[0], end + 1
-    digits = re.compile("[0-9]+").match(replacement, position)
-    if not digits:
-        raise _bad_replacement("a dollar sign names no group")
-    # As many digits as there are groups for; the first in any case.
-    length = 1
-    while length < len(digits[0]) and int(digits[0][: length + 1]) <= pattern.groups:
-        length += 1
-    number = int(digits[0][:length])
-    if number > pattern.groups:
-        raise RoutingError(f"the topic's replacement: no group {number}", exception="IndexOutOfBoundsException")
-    return number, position + length
-
-
-def _bad_replacement(reason: str) -> RoutingError:
-    return RoutingError(f"the topic's replacement: {reason}", exception="IllegalArgumentException")
+def _text(regex: str, meant: Mapping[str, str]) -> str | None:
+    """Return the characters that an expression is made of; anchors at its ends change nothing about a whole text."""
+    try:
+        program = read_regex(regex, ignores_case=True).program  # as lists are read, so that each is read once
+    except (InvalidRegexError, UnknownRegexError):
+        return None
+    if not all(isinstance(step, Atom | Mark) for step in program):
+        return None
+    atoms = [step.pattern.pattern for step in program if isinstance(step, Atom)]
+    atoms = atoms[atoms[:1] == [_START] : len(atoms) - (atoms[-1:] == [_END])]
+    is_plain = all(atom in meant or atom == re.escape(atom[-1]) for atom in atoms)
+    return "".join(meant.get(atom, atom[-1]) for atom in atoms) if atoms and is_plain else None
 
 
 @dataclass
@@ -297,7 +284,7 @@ class _Translation:
                 if not re.fullmatch(f"[0-9a-fA-F]{{{_HEX[kind]}}}", digits) or int(digits, 16) in _SURROGATES:
                     raise UnknownRegexError(f"\\{kind} with these digits")
                 return chr(int(digits, 16))
-            case kind if kind.isascii() and not kind.isalnum():
+            case kind if not (kind.isascii() and kind.isalnum()):
                 return kind
             case kind if kind in _NO_ESCAPES:
                 raise InvalidRegexError(f"\\{kind} means nothing")

@@ -1,0 +1,47 @@
+"""What a Java regular expression says, beside what it matches."""
+
+import pytest
+
+from cdc_outbox.debezium.java_regex import literal, matches, only_text, refusal
+
+
+@pytest.mark.parametrize(
+    ("regex", "name"),
+    [
+        ("public.outbox", "public.outbox"),
+        (r"public\.outbox", "public.outbox"),
+        (r"^public\.outbox$", "public.outbox"),
+        (r"\Qpublic.outbox\E", "public.outbox"),
+        (r"(?:public)\.(outbox)", "public.outbox"),
+        (r"public\x2eoutbox", "public.outbox"),
+        (r"shop\.größe\-2", "shop.größe-2"),
+        ("a#b", "a#b"),
+        ("a{2}", "aa"),
+    ],
+)
+def test_a_name_is_told_however_it_is_written(regex: str, name: str) -> None:
+    assert literal(regex) == name
+    assert matches(regex, name)
+
+
+@pytest.mark.parametrize(
+    "regex",
+    ["", "^$", "public.*", "a|b", "a?", "[ab]", r"\d", "a$b", "(", "(?!a)b", "a++", "${env:TABLE}", "(a)" * 400],
+)
+def test_what_is_written_for_several_names_or_none_has_no_name(regex: str) -> None:
+    assert literal(regex) is None
+    assert only_text(regex) is None
+
+
+@pytest.mark.parametrize("regex", ['"public"."outbox"', "`shop`.`outbox`", "<schema>.<table>"])
+def test_what_is_quoted_or_to_be_filled_in_is_no_name(regex: str) -> None:
+    assert literal(regex) is None
+
+
+def test_a_dot_is_any_character_unless_a_name_is_meant() -> None:
+    assert (literal("a.b"), only_text("a.b"), only_text(r"^a\.b$")) == ("a.b", None, "a.b")
+
+
+@pytest.mark.parametrize(("regex", "reason"), [("a", ""), ("a++", ""), ("(", "a group that is not closed")])
+def test_only_what_java_refuses_has_a_reason(regex: str, reason: str) -> None:
+    assert refusal(regex) == reason
