@@ -1,13 +1,14 @@
 """What may be deleted from an outbox, and what a stored offset proves, decided from values. Pure."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
 from cdc_outbox.databases.binlog import BinlogPosition, Log
+from cdc_outbox.debezium.config import listed
 from cdc_outbox.debezium.connector_offsets import own_offset
+from cdc_outbox.debezium.java_regex import matches
 from cdc_outbox.errors import UnprovenDeliveryError
 
 
@@ -162,14 +163,8 @@ def stored_position(name: str, offsets: Sequence[Mapping[str, Any]], *, topic_pr
 
 def captures(table: str, config: Mapping[str, str]) -> bool:
     """Tell whether a connector may read a table, called ``database.table``, by its list of tables."""
-    patterns = config.get("table.include.list", "")
-    if not patterns.strip():
-        return True
-    try:
-        # As Debezium does: a comma separates unless it is escaped, case does not matter.
-        return any(re.fullmatch(pattern.strip(), table, re.IGNORECASE) for pattern in re.split(r"(?<!\\),", patterns))
-    except re.error:  # Java knows more
-        return True
+    patterns = listed(config.get("table.include.list", ""))
+    return not patterns or any(matches(pattern, table, ignores_case=True) is not False for pattern in patterns)
 
 
 def _unproven(message: str, hint: str) -> UnprovenDeliveryError:

@@ -99,7 +99,9 @@ def test_a_log_ends_where_it_ends() -> None:
         (r"orders\.outbox_heads", False),
         (r"shipping\.outbox", False),
         (r"a\,b\.outbox,orders\.outbox", True),
-        ("(?<java>orders).outbox", True),  # what cannot be read here refuses nobody
+        ("(?<java>orders).outbox", True),
+        ("(?<java>shipping).outbox", False),
+        ("[a-z&&[^s]]rders.outbox", True),  # what cannot be read here refuses nobody
     ],
 )
 def test_a_connector_reads_the_tables_of_its_list(patterns: str, *, expected: bool) -> None:
