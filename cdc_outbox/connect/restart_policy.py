@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cdc_outbox.backoff import Backoff
 from cdc_outbox.connect.wait import Condition
 from cdc_outbox.errors import ConfigError
 
@@ -38,7 +39,7 @@ class RestartOptions:
 
     def pause_seconds(self, restarts: int) -> float:
         """Return how long a failure must last before the next restart, after so many in a row."""
-        return min(self.first_pause_seconds * 2.0**restarts, self.max_pause_seconds)
+        return Backoff(self.first_pause_seconds, self.max_pause_seconds).pause(restarts)
 
 
 class RestartPolicy:

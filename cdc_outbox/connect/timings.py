@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 
+from cdc_outbox.backoff import Backoff
 from cdc_outbox.errors import ConfigError
 
 
@@ -51,3 +52,8 @@ class Timings:
         for field in fields(self):
             if not getattr(self, field.name) > 0:
                 raise ConfigError(f"{field.name} must be greater than 0", field=f"Timings.{field.name}")
+
+    @property
+    def backoff(self) -> Backoff:
+        """The pauses before a request is repeated."""
+        return Backoff(self.first_pause_seconds, self.longest_pause_seconds)

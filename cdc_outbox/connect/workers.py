@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.client import IncompleteRead
 from typing import Any
@@ -42,21 +42,6 @@ _REDIRECT = "Redirects are not followed, for a login would go along: write the U
 _CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
 
 
-def pauses(seconds: float, timings: Timings) -> Iterator[float]:
-    """Give how long to wait before each further attempt, twice as long each time, until the time is over.
-
-    The time is that from now on, for an attempt may itself take long to fail.
-    """
-    return _pauses_until(time.monotonic() + seconds, timings)
-
-
-def _pauses_until(deadline: float, timings: Timings) -> Iterator[float]:
-    pause = timings.first_pause_seconds
-    while (left := deadline - time.monotonic()) > 0:
-        yield min(pause, left)
-        pause = min(2 * pause, timings.longest_pause_seconds)
-
-
 class Workers:
     """The workers of one cluster. What answered last is asked first.
 
@@ -92,7 +77,7 @@ class Workers:
 
     def patience(self) -> Callable[[ConnectError], None]:
         """Return what waits before one request is repeated, and raises once nothing is to be hoped for."""
-        left, said = pauses(self.cluster.patience, self.cluster.timings), set[str]()
+        left, said = self.cluster.timings.backoff.within(self.cluster.patience, time.monotonic), set[str]()
 
         def wait(error: ConnectError) -> None:
             pause = next(left, None) if error.retryable else None

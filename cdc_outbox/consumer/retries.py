@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from cdc_outbox.backoff import Backoff
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import ours_of, several
 from cdc_outbox.consumer.item import Item, unreadable
@@ -34,11 +35,6 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import RecordedEvent
 
-_MAX_DOUBLINGS = 60
-"""More make a number that no float holds."""
-_JITTER = 0.25
-"""By how much of itself a pause varies, so that what failed together is not tried again together."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
@@ -51,8 +47,7 @@ class Retry:
         parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
         longest_pause_seconds: The longest pause of either kind: a fix is noticed within that time.
         max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
-            above 25 attempts take three hours, and never less than two: a system that one aggregate alone needs may be
-            away for as long.
+            above 25 attempts take two to three hours: a system that one aggregate alone needs may be away for as long.
         park_at_once: Errors that another try cannot fix: the event is dead after the first one.
         error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it: as
             a rule it tells the cause. With ``False`` they have its class and the line that raised it: for handlers
@@ -88,27 +83,21 @@ class Retry:
             tries: How many there were, at least one.
             elapsed_seconds: Since the first of them failed.
         """
-        pause = _jittered(self.first_pause_seconds * 2 ** min(tries - 1, _MAX_DOUBLINGS), random)
+        pause = Backoff(self.first_pause_seconds, self.longest_pause_seconds).pause(tries - 1, random)
         return pause if elapsed_seconds + pause <= self.inline_retry_seconds else None
 
     def parked_pause(self, attempts: int, random: Random) -> float | None:
         """Return how long an event is parked after so many attempts, ``None`` where it is dead."""
         if attempts >= self.max_attempts:
             return None
-        return _jittered(
-            min(self.longest_pause_seconds, self.parked_pause_seconds * 2 ** min(attempts - 1, _MAX_DOUBLINGS)), random
-        )
-
-
-def _jittered(seconds: float, random: Random) -> float:
-    return seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+        return Backoff(self.parked_pause_seconds, self.longest_pause_seconds).pause(attempts - 1, random)
 
 
 _log = logging.getLogger(__name__)
 
 
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 5.0
-"""Doubled from one to the other: quick for a deadlock, patient for a database that restarts."""
+_BACKOFF = Backoff(0.1, 5.0)
+"""Quick for a deadlock, patient for a database that restarts."""
 _MAX_CONFLICTS = 5
 """How often an event may meet other transactions, alone in its own, before that counts as its failure."""
 
@@ -140,7 +129,7 @@ class RetryTracker:
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
         self._conflicts: dict[str, tuple[int, TopicPartition]] = {}
-        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._pauses = 0
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
         """Tell whether a handler's error is one that another try cannot fix."""
@@ -183,13 +172,12 @@ class RetryTracker:
 
     def next_pause(self) -> float:
         """Return how long to wait where no event is to blame: longer each time, until events are done with."""
-        seconds = self._pause_seconds * self._random.uniform(0.5, 1.0)
-        self._pause_seconds = min(_LAST_PAUSE_SECONDS, self._pause_seconds * 2)
-        return seconds
+        self._pauses += 1
+        return _BACKOFF.pause(self._pauses - 1, self._random)
 
     def forget(self, items: Iterable[Item]) -> None:
         """Forget events that are done with, and the pauses before."""
-        self._pause_seconds = _FIRST_PAUSE_SECONDS
+        self._pauses = 0
         if self._tries or self._conflicts:
             for item in items:
                 self._tries.pop(item.event_id, None)

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from cdc_outbox.backoff import Backoff
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, time_of
 from cdc_outbox.consumer.topic_reader import TopicReader
@@ -42,8 +43,7 @@ from cdc_outbox.operations.reconciliation import (
 )
 from cdc_outbox.operations.stages import InboxStage, OutboxStage
 
-_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS = 0.1, 2.0
-"""Between two looks at the suspects; doubled from one to the other."""
+_BETWEEN_LOOKS = Backoff(0.1, 2.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,11 +113,10 @@ class Verification:
         began_at = self._clock()
         self._look()
         suspects = self._judge_all()
-        deadline, pause = self._clock() + self._settle_seconds, _FIRST_PAUSE_SECONDS
+        pauses = _BETWEEN_LOOKS.within(self._settle_seconds, self._clock)
         left = self._left(suspects)
-        while left and (remaining := deadline - self._clock()) > 0:
-            self._wait(min(pause, remaining))
-            pause = min(_LAST_PAUSE_SECONDS, pause * 2)
+        while left and (pause := next(pauses, None)) is not None:
+            self._wait(pause)
             self._look_again(suspects, left)
             left = self._left(suspects)
         for found, aggregate_type in left:

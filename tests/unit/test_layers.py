@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 
 LAYERS = [
-    ["redaction", "finding", "errors", "event", "message"],
+    ["redaction", "finding", "errors", "event", "message", "backoff"],
     ["telemetry", "text_files", "formats", "contract"],
     ["databases", "kafka", "spec"],
     ["debezium"],

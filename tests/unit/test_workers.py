@@ -64,16 +64,6 @@ def test_an_attempt_that_takes_long_to_fail_uses_up_the_patience(monkeypatch: py
     assert len(asked) == 1
 
 
-def test_pauses_grow_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, taken = [0.0], []
-    monkeypatch.setattr(workers, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    for pause in workers.pauses(30, Timings(first_pause_seconds=0.25, longest_pause_seconds=4)):
-        taken.append(pause)
-        now[0] += pause
-    assert taken[:6] == [0.25, 0.5, 1, 2, 4, 4]
-    assert sum(taken) == 30
-
-
 def test_another_worker_answers_where_the_first_does_not_and_is_asked_first_from_then_on() -> None:
     with answering(each(BROKEN)) as (ill, refused), answering(each(NAMES)) as (well, asked):
         found = client(NOWHERE, ill, well, seconds=0)
