@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from cdc_outbox.cli.contexts_file import CONTEXTS_FILE
 from cdc_outbox.cli.output import say
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.text_files.document import MAX_BYTES
+from cdc_outbox.text_files.document import text_of
 
 STDIN = "-"
 
@@ -50,17 +50,14 @@ def read_text_of(name: str) -> str | None:
     """
     try:
         if name == STDIN:
-            octets = sys.stdin.buffer.read(MAX_BYTES + 1)
-        else:
-            with Path(name).open("rb") as file:
-                octets = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no file has such a name"
-        raise ConfigError(f"{name!r} cannot be read: {reason}") from error
-    try:
-        return octets.decode(errors="replace" if len(octets) > MAX_BYTES else "strict")
+            return text_of(sys.stdin.buffer)
+        with Path(name).open("rb") as file:
+            return text_of(file)
     except UnicodeDecodeError:
         return None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no file has such a name"
+        raise ConfigError(f"{name} cannot be read: {reason}") from error
 
 
 def write_new(text: str, new_file: Path | None) -> None:

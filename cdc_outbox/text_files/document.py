@@ -1,17 +1,21 @@
-"""A text as plain data that still knows its lines, however it was written."""
+"""A text as plain data that still knows its lines, however it was written, and what is refused in any of them."""
 
 import os
 import pathlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Location, Severity
 
 MAX_BYTES = 1_000_000
 """A page long is usual; a megabyte is a mistake."""
+MAX_DEPTH = 64
+"""A spec has six levels."""
+_HALVES = re.compile(r"[\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
 
@@ -59,6 +63,54 @@ class Document:
         return Finding(code=code, severity=Severity.ERROR, location=location, message=message, remedy=remedy)
 
 
+class RefusedTextError(ValueError):
+    """A text says nothing that could be used.
+
+    Args:
+        message: Why, as a sentence.
+        line: Where, from 1; ``None`` for the whole text.
+    """
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def read_document(parse: Callable[[str, str], Document], text: str, *, name: str, code: str) -> Document:
+    """Return the document that a text holds; what is refused becomes a finding, never an exception.
+
+    Args:
+        parse: Takes the text and its name, and raises :class:`RefusedTextError`.
+        code: The finding's.
+    """
+    try:
+        if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
+            raise RefusedTextError(f"larger than {MAX_BYTES} bytes.")
+        return parse(text, name)
+    except RefusedTextError as refusal:
+        location = Location(document=name, line=refusal.line)
+        finding = Finding(code=code, severity=Severity.ERROR, location=location, message=str(refusal))
+        return Document(name=name, findings=(finding,))
+
+
+def refuse_repeated(key: str, known: Container[str], line: int) -> None:
+    """Refuse a key that stands twice beside each other: most parsers take the last one without a word."""
+    if key in known:
+        raise RefusedTextError(f"the key {key!r} appears twice.", line)
+
+
+def refuse_halves(text: str, line: int) -> None:
+    """Refuse half a surrogate pair, which neither a file nor a terminal takes."""
+    if _HALVES.search(text):
+        raise RefusedTextError("half a surrogate pair is no text.", line)
+
+
+def refuse_deep(depth: int, line: int) -> None:
+    """Refuse levels without end."""
+    if depth > MAX_DEPTH:
+        raise RefusedTextError(f"deeper than {MAX_DEPTH} levels.", line)
+
+
 ALIKE = 0.6
 """How much of a word must be that of another one to be taken for it."""
 ALIKE_OPTION = 0.85
@@ -85,8 +137,14 @@ def nearest(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE
     return near[0] if near else ""
 
 
+def text_of(file: BinaryIO) -> str:
+    """Return what a file says, no more than is needed to see that it is too large; raises ``UnicodeDecodeError``."""
+    octets = file.read(MAX_BYTES + 1)
+    return octets.decode(errors="replace" if len(octets) > MAX_BYTES else "strict")
+
+
 def read_text_file(path: os.PathLike[str], *, field: str = "", hint: str = "") -> str:
-    """Return what a file says.
+    """Return what a file says, no more than is needed to see that it is too large.
 
     Args:
         field: What named the file.
@@ -96,7 +154,8 @@ def read_text_file(path: os.PathLike[str], *, field: str = "", hint: str = "") -
         ConfigError: It cannot be read.
     """
     try:
-        return pathlib.Path(path).read_text(encoding="utf-8")
+        with pathlib.Path(path).open("rb") as file:
+            return text_of(file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise ConfigError(f"{os.fspath(path)} cannot be read: {reason}", field=field, hint=hint) from error

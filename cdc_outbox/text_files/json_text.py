@@ -8,13 +8,19 @@ import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 
-from cdc_outbox.finding import Finding, Location, Severity
-from cdc_outbox.text_files.document import MAX_BYTES, Document, Path, Span
+from cdc_outbox.text_files.document import (
+    Document,
+    Path,
+    RefusedTextError,
+    Span,
+    read_document,
+    refuse_deep,
+    refuse_halves,
+    refuse_repeated,
+)
 
-_MAX_DEPTH = 100
 _STRINGS = JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_HALVES = re.compile(r"[\ud800-\udfff]")
 _SCALAR = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
 Json = dict[str, "Json"] | list["Json"] | str | None
@@ -23,21 +29,12 @@ Json = dict[str, "Json"] | list["Json"] | str | None
 
 def read_json(text: str, *, name: str) -> Document:
     """Return the document that a text holds; what is wrong with it as JSON becomes a finding, never an exception."""
-    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        return Document(name=name, findings=(_finding(name, None, f"larger than {MAX_BYTES} bytes."),))
+    return read_document(_parse, text, name=name, code="CC002")
+
+
+def _parse(text: str, name: str) -> Document:
     reader = _Reader(text.removeprefix("\ufeff"))
-    try:
-        content = reader.read()
-    except _JsonRefused as refusal:
-        line = reader.line_at(refusal.position)
-        return Document(name=name, findings=(_finding(name, line, f"not JSON: {refusal}."),))
-    return Document(name=name, content=content, lines=reader.lines, spans=reader.spans)
-
-
-class _JsonRefused(ValueError):  # noqa: N818 - a signal inside this module
-    def __init__(self, message: str, position: int) -> None:
-        super().__init__(message)
-        self.position = position
+    return Document(name=name, content=reader.read(), lines=reader.lines, spans=reader.spans)
 
 
 class _Reader:
@@ -54,14 +51,17 @@ class _Reader:
         """Return what the text says.
 
         Raises:
-            _Refused: It is no JSON.
+            RefusedTextError: It is no JSON.
         """
         content = self._value(())
         if self._next():
-            raise _JsonRefused("something follows the end", self._at)
+            raise self._no_json("something follows the end")
         return content
 
-    def line_at(self, position: int) -> int:
+    def _no_json(self, problem: str, position: int | None = None) -> RefusedTextError:
+        return RefusedTextError(f"not JSON: {problem}.", self._line_at(self._at if position is None else position))
+
+    def _line_at(self, position: int) -> int:
         """Return the line of a position, from 1; asked in the order of the text, it costs one pass."""
         if position < self._seen:
             self._seen, self._line = 0, 1
@@ -77,20 +77,19 @@ class _Reader:
         return content
 
     def _content(self, path: Path) -> Json:
-        if len(path) > _MAX_DEPTH:
-            raise _JsonRefused(f"deeper than {_MAX_DEPTH} levels", self._at)
-        opening = self._next()
-        self.lines.setdefault(path, self.line_at(self._at))
+        opening, line = self._next(), self._line_at(self._at)
+        refuse_deep(len(path), line)
+        self.lines.setdefault(path, line)
         match opening:
             case "{":
                 return dict(self._members(path))
             case "[":
                 return list(self._items(path))
             case '"':
-                return self._string()
+                return self._string(line)
         scalar = _SCALAR.match(self._text, self._at)
         if scalar is None:
-            raise _JsonRefused("a value is missing" if opening in {"", ",", "}", "]"} else "no value", self._at)
+            raise self._no_json("a value is missing" if opening in {"", ",", "}", "]"} else "no value")
         self._at = scalar.end()
         return None if scalar[0] == "null" else scalar[0]
 
@@ -99,13 +98,13 @@ class _Reader:
         for _ in self._elements("}"):
             start = self._at
             if self._next() != '"':
-                raise _JsonRefused("a key in quotation marks is missing", self._at)
-            key = self._string()
-            if key in known:
-                raise _JsonRefused(f"the key {key!r} appears twice", start)
+                raise self._no_json("a key in quotation marks is missing")
+            line = self._line_at(start)
+            key = self._string(line)
+            refuse_repeated(key, known, line)
             known.add(key)
             end = self._at
-            self.lines[*path, key] = self.line_at(start)
+            self.lines[*path, key] = line
             self._expect(":")
             yield key, self._value((*path, key), (start, end))
 
@@ -129,20 +128,18 @@ class _Reader:
                 return
             self._expect(",", f"a comma or {closing} is missing")
 
-    def _string(self) -> str:
+    def _string(self, line: int) -> str:
         try:
             text, self._at = _STRINGS.raw_decode(self._text, self._at)
         except JSONDecodeError as error:
-            raise _JsonRefused(
-                "a text that does not end, or holds a line's end or a wrong escape", error.pos
-            ) from error
-        if _HALVES.search(text):
-            raise _JsonRefused("a text holds half a character", self._at)
+            problem = "a text that does not end, or holds a line's end or a wrong escape"
+            raise self._no_json(problem, error.pos) from error
+        refuse_halves(text, line)
         return str(text)
 
     def _expect(self, sign: str, problem: str = "") -> None:
         if self._next() != sign:
-            raise _JsonRefused(problem or f"a {sign} is missing", self._at)
+            raise self._no_json(problem or f"a {sign} is missing")
         self._at += 1
 
     def _next(self) -> str:
@@ -150,7 +147,3 @@ class _Reader:
         blanks = _BLANKS.match(self._text, self._at)
         self._at = blanks.end() if blanks else self._at
         return self._text[self._at : self._at + 1]
-
-
-def _finding(name: str, line: int | None, message: str) -> Finding:
-    return Finding(code="CC002", severity=Severity.ERROR, location=Location(document=name, line=line), message=message)

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from cdc_outbox.finding import Finding
-from cdc_outbox.text_files.document import MAX_BYTES, Document, Path
+from cdc_outbox.text_files.document import Document, Path, read_document, refuse_halves, refuse_repeated
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
@@ -21,25 +20,19 @@ def looks_like_properties(text: str) -> bool:
 
 def read_properties(text: str, *, name: str) -> Document:
     """Return the document that a text holds; a key that stands twice is a finding, though Java takes the last."""
-    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        return _refused(name, None, f"larger than {MAX_BYTES} bytes.")
+    return read_document(_parse, text, name=name, code="CC002")
+
+
+def _parse(text: str, name: str) -> Document:
     content: dict[str, str] = {}
-    lines: dict[Path, int] = {}
+    lines: dict[Path, int] = {(): 1}
     for number, line in _lines(text.removeprefix("\ufeff")):
         found = _KEY.match(line)
         key, value = ("", "") if found is None else (_plain(found[1]), _plain(line[found.end() :]))
-        if any("\ud800" <= each <= "\udfff" for each in key + value):
-            return _refused(name, number, "half a surrogate pair is no text.")
-        if key in content:
-            return _refused(name, number, f"the key {key!r} appears twice.")
+        refuse_halves(key + value, number)
+        refuse_repeated(key, content, number)
         content[key], lines[key,] = value, number
-    return Document(name=name, content=content, lines={(): 1, **lines})
-
-
-def _refused(name: str, line: int | None, problem: str) -> Document:
-    empty = Document(name=name, lines={} if line is None else {(): line})
-    finding: Finding = empty.error("CC002", (), f"no properties: {problem}")
-    return Document(name=name, findings=(finding,))
+    return Document(name=name, content=content, lines=lines)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -5,18 +5,25 @@ megabyte and 64 levels, one document unless several are asked for. What stands i
 """
 
 import re
+from functools import partial
 from typing import Any
 
 import yaml
 from yaml.reader import ReaderError
 
-from cdc_outbox.finding import Finding, Location, Severity
-from cdc_outbox.text_files.document import MAX_BYTES, YAML_WORDS, Document, Path, Span
+from cdc_outbox.text_files.document import (
+    YAML_WORDS,
+    Document,
+    Path,
+    RefusedTextError,
+    Span,
+    read_document,
+    refuse_deep,
+    refuse_halves,
+    refuse_repeated,
+)
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_MAX_DEPTH = 64
-"""A spec has six levels."""
-_HALVES = re.compile(r"[\ud800-\udfff]")
 
 
 def as_yaml(text: str) -> str:
@@ -35,39 +42,31 @@ def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
     Args:
         several: Read several documents as a list of them, instead of refusing the second one.
     """
-    empty = Document(name=name)
-    if len(text.encode(errors="surrogatepass")) > MAX_BYTES:
-        return Document(name=name, findings=(empty.error("SP001", (), f"larger than {MAX_BYTES} bytes."),))
+    return read_document(partial(_parse, several=several), text, name=name, code="SP001")
+
+
+def _parse(text: str, name: str, *, several: bool) -> Document:
+    lines: dict[Path, int] = {}
+    spans: dict[Path, Span] = {}
+    content: Any = None
     try:
         _refuse_references(text)
         nodes = [node for node in yaml.compose_all(text, Loader=_BoundedLoader) if not _is_empty(node)]
-        lines: dict[Path, int] = {}
-        spans: dict[Path, Span] = {}
-        content: Any = None
-        if len(nodes) == 1:
-            content = _plain(nodes[0], (), lines, spans)
-        elif several and nodes:
-            lines[()] = 1
-            content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
-        elif nodes:
-            raise _YamlRefused("several documents, where one is expected.", nodes[1].start_mark.line + 1)
-    except _YamlRefused as refusal:
-        return Document(name=name, findings=(_finding(name, refusal.line, str(refusal)),))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        problem = f"not YAML: {error.problem or error.context}."
-        return Document(name=name, findings=(_finding(name, line, problem),))
+        raise RefusedTextError(f"not YAML: {error.problem or error.context}.", line) from error
     except ReaderError as error:
         problem = f"not YAML: it holds the character U+{error.character:04X}."
-        return Document(name=name, findings=(_finding(name, text.count("\n", 0, error.position) + 1, problem),))
+        raise RefusedTextError(problem, text.count("\n", 0, error.position) + 1) from error
+    if len(nodes) == 1:
+        content = _plain(nodes[0], (), lines, spans)
+    elif several and nodes:
+        lines[()] = 1
+        content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
+    elif nodes:
+        raise RefusedTextError("several documents, where one is expected.", nodes[1].start_mark.line + 1)
     return Document(name=name, content=content, lines=lines, spans=spans)
-
-
-class _YamlRefused(ValueError):  # noqa: N818 - a signal inside this module
-    def __init__(self, message: str, line: int) -> None:
-        super().__init__(message)
-        self.line = line
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -85,13 +84,7 @@ class _BoundedLoader(yaml.SafeLoader):
         return bool(super().add_indent(column))
 
     def _refuse_deep(self) -> None:
-        if self.flow_level + len(self.indents) > _MAX_DEPTH:
-            raise _YamlRefused(f"deeper than {_MAX_DEPTH} levels.", self.line + 1)
-
-
-def _finding(name: str, line: int | None, message: str) -> Finding:
-    location = Location(document=name, line=line)
-    return Finding(code="SP001", severity=Severity.ERROR, location=location, message=message)
+        refuse_deep(self.flow_level + len(self.indents), self.line + 1)
 
 
 def _is_empty(node: yaml.Node) -> bool:
@@ -102,7 +95,7 @@ def _refuse_references(text: str) -> None:
     for event in yaml.parse(text, Loader=_BoundedLoader):
         mark = event.start_mark
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise _YamlRefused("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
+            raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
 def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> Any:  # noqa: ANN401 - YAML's own variety
@@ -114,13 +107,12 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
             content: dict[str, Any] = {}
             for key_node, value_node in node.value:
                 key = str(key_node.value)
+                line = key_node.start_mark.line + 1
                 if not isinstance(key_node, yaml.ScalarNode):
-                    raise _YamlRefused("a key is not a word.", key_node.start_mark.line + 1)
-                if _HALVES.search(key):
-                    raise _YamlRefused("half a surrogate pair is no text.", key_node.start_mark.line + 1)
-                if key in content:
-                    raise _YamlRefused(f"the key {key!r} appears twice.", key_node.start_mark.line + 1)
-                lines[*path, key] = key_node.start_mark.line + 1
+                    raise RefusedTextError("a key is not a word.", line)
+                refuse_halves(key, line)
+                refuse_repeated(key, content, line)
+                lines[*path, key] = line
                 content[key] = _plain(value_node, (*path, key), lines, spans)
                 span = spans[*path, key]
                 spans[*path, key] = span._replace(key=key_node.start_mark.index, key_end=key_node.end_mark.index)
@@ -128,11 +120,10 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
         case yaml.SequenceNode():
             return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
         case _:
-            if _HALVES.search(node.value):
-                raise _YamlRefused("half a surrogate pair is no text.", node.start_mark.line + 1)
+            refuse_halves(node.value, node.start_mark.line + 1)
             try:
                 return yaml.SafeLoader("").construct_object(node)
             except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
                 # PyYAML looks at no value before it takes it for one of its type.
                 kind = node.tag.removeprefix("tag:yaml.org,2002:")
-                raise _YamlRefused(f"not a value of the type {kind}.", node.start_mark.line + 1) from error
+                raise RefusedTextError(f"not a value of the type {kind}.", node.start_mark.line + 1) from error

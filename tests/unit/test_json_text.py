@@ -52,9 +52,9 @@ def test_every_key_and_item_knows_its_line() -> None:
         ('{"a": 01}', 1, "a comma or } is missing"),
         ('{"a": "x\ny"}', 1, "a text that does not end"),
         ('{"a": "\\x"}', 1, "a text that does not end"),
-        ('{"a": "\\ud800"}', 1, "a text holds half a character"),
+        ('{"a": "\\ud800"}', 1, "half a surrogate pair is no text"),
         ("{}\n{}", 2, "something follows the end"),
-        ("[" * 200, 1, "deeper than 100 levels"),
+        ("[" * 200, 1, "deeper than 64 levels"),
     ],
 )
 def test_what_is_no_json_is_one_finding_with_its_line(text: str, line: int, message: str) -> None:
