@@ -1,19 +1,19 @@
 """Specs of several pipelines, from files and folders, and a connector's configuration from either."""
 
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cdc_outbox.cli.files import files_of
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.databases.table import OutboxTable, TableName
-from cdc_outbox.debezium.lint import compare
+from cdc_outbox.debezium.lint import Config, compare, find_in_text
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import errors_in
 from cdc_outbox.spec import Spec
+from cdc_outbox.text_files.document import read_text_file
 
 
 def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
@@ -62,7 +62,7 @@ class ConnectorConfig:
 
 
 def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
-    """Read a spec, or a connector's JSON: the configuration alone, or beside its name, as Connect's API takes it.
+    """Read a spec, or a connector's configuration as JSON, in every form that ``lint`` reads.
 
     Args:
         settings: Options to add or to change.
@@ -79,11 +79,10 @@ def read_config(path: Path, settings: Mapping[str, str]) -> ConnectorConfig:
             source=raw_topic(spec).removeprefix(f"{spec.topic_prefix}."),
             outbox=spec.outbox,
         )
-    options = {**_flat(path), **settings}
-    captured = options.get("table.include.list") or options.get("collection.include.list", "public.outbox")
-    first = captured.split(",")[0]
-    table = _table(first.replace("\\", "").strip())
-    return ConnectorConfig(name=options.get("name", path.stem), options=options, table=table, source=str(table))
+    config = _only_config(path)
+    config = replace(config, options={**config.options, **settings})
+    table = _table(next(iter(config.tables), "public.outbox"))
+    return ConnectorConfig(name=config.name or path.stem, options=config.options, table=table, source=str(table))
 
 
 def _table(name: str) -> TableName:
@@ -91,21 +90,10 @@ def _table(name: str) -> TableName:
     return TableName(schema=schema if dot else "public", name=table)
 
 
-def _flat(path: Path) -> dict[str, str]:
-    try:
-        content = json.loads(path.read_bytes())
-        json.dumps(content, ensure_ascii=False).encode()  # half a surrogate pair is no text
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from error
-    if isinstance(content, dict) and isinstance(content.get("config"), dict):
-        content = content["config"]
-    if not isinstance(content, dict) or any(isinstance(value, dict | list) for value in content.values()):
-        raise ConfigError(f"{path} is no connector's configuration", hint='It looks like {"connector.class": "…", …}.')
-    # What is null is not set; Connect takes every value as text.
-    return {
-        name: json.dumps(value) if isinstance(value, bool) else str(value)
-        for name, value in content.items()
-        if value is not None
-    }
+def _only_config(path: Path) -> Config:
+    found, findings = find_in_text(read_text_file(path), name=str(path))
+    if findings:
+        raise ConfigError(f"{path} is no connector's configuration", findings=tuple(findings))
+    if len(found) > 1:
+        raise ConfigError(f"{path} holds {len(found)} connectors", hint="Give a file with one of them.")
+    return found[0]

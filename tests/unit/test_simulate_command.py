@@ -1,10 +1,14 @@
 """What `cdc-outbox simulate` refuses."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from cdc_outbox.cli.specs import read_config
+from cdc_outbox.debezium.lint import ConnectorKind
 from tests.support.commands import run_command
+from tests.support.configs import CLEAN
 from tests.support.specs import MINIMAL
 
 
@@ -27,3 +31,37 @@ def test_a_column_that_the_table_does_not_have_is_answered_with_the_nearest(tmp_
     ]
     refused = run_command("simulate", spec, "--row", "{}", "--column-type", "paylod=bytea")
     assert (refused.returncode, "hint: Did you mean 'payload'?" in refused.stderr) == (2, True)
+
+
+FLAT = CLEAN[ConnectorKind.POSTGRESQL]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ('{"connector.class": "x",\n"connector.class": "y"}', 2, "the key 'connector.class' appears twice"),
+        ('{"connector.class": "x",\n"slot.name": ' + "[" * 100, 2, "deeper than 64 levels"),
+        ('{"connector.class": "x",\n"slot.name": "\\ud800"}', 2, "half a surrogate pair is no text"),
+        ('{"connector.class": "x"\n"slot.name": "y"}', 2, "not JSON: a comma or } is missing"),
+        ('{"connector.class": "x",\n"slot.name": {}}', 2, "slot.name must be text"),
+    ],
+)
+def test_a_configuration_is_refused_with_the_line_as_lint_refuses_it(
+    text: str, line: int, message: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "connector.json"
+    config.write_text(text)
+    done = run_command("simulate", config, "--row", "{}")
+    assert (done.returncode, f"{config}:{line}" in done.stderr, message in done.stderr) == (2, True, True)
+
+
+def test_one_configuration_is_taken_in_every_form_that_lint_reads_and_of_two_none(tmp_path: Path) -> None:
+    config = tmp_path / "connector.json"
+    of_connect = {"shop": {"info": {"name": "shop", "config": FLAT | {"name": "shop"}}}}
+    for form in (FLAT | {"name": "shop"}, {"name": "shop", "config": FLAT | {"name": "shop"}}, of_connect):
+        config.write_text(json.dumps(form))
+        given = read_config(config, {"slot.name": "another"})
+        assert (given.name, given.options["slot.name"]) == ("shop", "another")
+    config.write_text(json.dumps([FLAT, FLAT]))
+    done = run_command("simulate", config, "--row", "{}")
+    assert (done.returncode, "holds 2 connectors" in done.stderr) == (2, True)
