@@ -36,7 +36,7 @@ SUBJECTS = {
     "test_configure.py": (*_JARS, *_RENDERED, "tests/support/profiles.py"),
     "test_option_catalogue.py": (
         *_JARS,
-        "cdc_outbox/debezium/options/*",
+        "cdc_outbox/debezium/options/*.json",
         "cdc_outbox/debezium/options/__init__.py",
         "catalogue/*",
     ),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from cdc_outbox.debezium.lint import RULES, ConnectorKind, lint, lint_all
-from cdc_outbox.debezium.lint.promises import PROMISES, reason_against
+from cdc_outbox.debezium.options.promises import PROMISES, reason_against
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
 from tests.support.hazards import CASES

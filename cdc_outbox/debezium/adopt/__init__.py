@@ -14,10 +14,10 @@ from cdc_outbox.debezium.adopt.consequences import consequence_of
 from cdc_outbox.debezium.adopt.recognition import WORDS, Recognition, Statement
 from cdc_outbox.debezium.adopt.written import written
 from cdc_outbox.debezium.lint import Config
-from cdc_outbox.debezium.lint.promises import reason_against
 from cdc_outbox.debezium.lint.secrets import secret_in_clear_text
 from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, default_of, differences
+from cdc_outbox.debezium.options.promises import reason_against
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding, Severity

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cdc_outbox.debezium.lint import Config
-from cdc_outbox.debezium.lint.promises import reason_against
 from cdc_outbox.debezium.normalized_config import OptionDifference, Value
+from cdc_outbox.debezium.options.promises import reason_against
 from cdc_outbox.finding import Finding, Severity
 
 _ROUTER = ("transforms.EventRouter.", "transforms.MongoEventRouter.")

@@ -22,7 +22,6 @@ from cdc_outbox.debezium.lint import (
     topics,
     values,
 )
-from cdc_outbox.debezium.lint.promises import PROMISE_RULES
 from cdc_outbox.debezium.lint.reading import find_configs
 from cdc_outbox.debezium.lint.rule import Rule
 from cdc_outbox.debezium.lint.several import compare
@@ -48,7 +47,6 @@ RULES: tuple[Rule, ...] = (
     *options.book.rules,
     *values.book.rules,
     *secrets.book.rules,
-    *PROMISE_RULES,
     *framework.book.rules,
     *topics.book.rules,
     *router.book.rules,

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, ConnectorKind, is_placeholder, is_reference
-from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rule, Rulebook
 from cdc_outbox.debezium.options import (
     Catalogue,
     Option,
@@ -16,6 +16,7 @@ from cdc_outbox.debezium.options import (
     renamed,
     renamed_value,
 )
+from cdc_outbox.debezium.options.promises import PROMISES, Promise
 from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean
 
 book = Rulebook()
@@ -230,3 +231,16 @@ def history_without_a_place(config: Config) -> Hits:
         renamed = config.has(option.replace(_HISTORY, _HISTORY_BEFORE))
         if not config.has(option) and not renamed:
             yield Hit(option, f"{option} is missing: there is no place for the schema's history.", f"Set {option}.")
+
+
+def _rule_of(promise: Promise) -> Rule:
+    def check(config: Config) -> Hits:
+        for option in config.options:
+            value = config.get(option)
+            if promise.covers(option) and value.lower() not in promise.kept_by:
+                yield Hit(option, f"{option} is set: {promise.reason}.", f"Leave out {option}.")
+
+    return Rule(promise.code, promise.severity, check)
+
+
+book.rules.extend(_rule_of(promise) for promise in PROMISES if promise.code)

@@ -4,8 +4,8 @@ import re
 
 from cdc_outbox.debezium.config import Config, listed
 from cdc_outbox.debezium.java_regex import literal, refusal
-from cdc_outbox.debezium.lint.promises import CLEANUP_POLICY, COMPACTION
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.debezium.options.promises import CLEANUP_POLICY, COMPACTION
 
 book = Rulebook()
 

@@ -11,7 +11,7 @@ from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.databases.sql import load
 from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, ConnectorKind
 from cdc_outbox.debezium.event_router import EventRouter
-from cdc_outbox.debezium.lint.promises import reason_against
+from cdc_outbox.debezium.options.promises import reason_against
 from cdc_outbox.debezium.render import capture
 from cdc_outbox.debezium.render.capture import HEARTBEAT_PREFIX, exactly, raw_topic
 from cdc_outbox.errors import ConfigError

@@ -8,8 +8,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.config import Config
-from cdc_outbox.debezium.lint.rule import ERROR, WARNING, Hit, Hits, Rule
 from cdc_outbox.finding import Severity
 
 
@@ -26,7 +24,7 @@ class Promise:
     option: str
     reason: str
     code: str = ""
-    severity: Severity = ERROR
+    severity: Severity = Severity.ERROR
     kept_by: frozenset[str] = field(default_factory=frozenset)
 
     def covers(self, option: str) -> bool:
@@ -107,7 +105,7 @@ PROMISES = (
         "producer.override.retries",
         "without retries Kafka gives up idempotence",
         "CC205",
-        WARNING,
+        Severity.WARNING,
         kept_by=frozenset({"2147483647", ""}),
     ),
     Promise("producer.override.transactional.id", "the producer is Connect's to set up", "CC207"),
@@ -170,17 +168,3 @@ def reason_against(option: str, value: str, rendered: Mapping[str, str]) -> str:
         fits = re.fullmatch(r"[0-9]{1,9}", value) and least <= int(value) <= most
         return "" if fits else f"it must be a number from {least} to {most:,}; {reason}"
     return "the spec decides it" if option in rendered and option not in _FREE else ""
-
-
-def _rule_of(promise: Promise) -> Rule:
-    def check(config: Config) -> Hits:
-        for option in config.options:
-            value = config.get(option)
-            if promise.covers(option) and value.lower() not in promise.kept_by:
-                remedy = f"Leave out {option}."
-                yield Hit(option, f"{option} is set: {promise.reason}.", remedy)
-
-    return Rule(promise.code, promise.severity, check)
-
-
-PROMISE_RULES = tuple(_rule_of(promise) for promise in PROMISES if promise.code)
