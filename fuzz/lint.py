@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 
 from cdc_outbox.cli.findings import FORMATS
 from cdc_outbox.debezium.adopt import adopt
+from cdc_outbox.debezium.config_texts import find_in_text
 from cdc_outbox.debezium.explanations import explanations
-from cdc_outbox.debezium.lint import Config, ConnectorKind, find_in_text, lint_all
-from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.lint import Config, ConnectorKind, lint_all
 from cdc_outbox.debezium.normalized_config import differences
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding
 from tests.support.configs import CLEAN
@@ -152,7 +153,8 @@ def adoption(config: Config) -> tuple[list[Finding], str]:
     except ConfigError as error:
         return list(error.findings), ""
     told = {finding.location.path for finding in adopted.findings}
-    assert told >= {difference.option for difference in differences(config, rendered(adopted.spec, config.version))}
+    after = rendered_config(adopted.spec, config.version)
+    assert told >= {difference.option for difference in differences(config, after)}
     return list(adopted.findings), adopted.text
 
 

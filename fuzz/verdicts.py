@@ -19,8 +19,9 @@ from enum import StrEnum
 
 import psycopg
 
+from cdc_outbox.debezium.config_texts import find_in_text
 from cdc_outbox.debezium.event_router import Change
-from cdc_outbox.debezium.lint import Config, find_in_text, lint_all
+from cdc_outbox.debezium.lint import Config, lint_all
 from cdc_outbox.debezium.lint.path import find_exclusion, paths_of
 from cdc_outbox.debezium.lint.records import change
 from cdc_outbox.finding import Severity

@@ -12,7 +12,8 @@ from cdc_outbox.cli.output import ExitCode, say
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.debezium.adopt import Adopted, adopt
-from cdc_outbox.debezium.lint import NEWEST, Config, Version, find_configs, find_in_text, lint_all
+from cdc_outbox.debezium.config_texts import find_configs, find_in_text
+from cdc_outbox.debezium.lint import NEWEST, Config, Version, lint_all
 from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
 from cdc_outbox.event import SequenceMode

@@ -7,9 +7,11 @@ from pathlib import Path
 from cdc_outbox.cli.files import files_of
 from cdc_outbox.cli.options import read_spec
 from cdc_outbox.databases.table import OutboxTable, TableName
-from cdc_outbox.debezium.lint import Config, compare, find_in_text
-from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.config import Config
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import compare
 from cdc_outbox.debezium.render import raw_topic, render
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import errors_in
 from cdc_outbox.spec import Spec
@@ -24,7 +26,7 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
     """
     found: dict[Path, Spec] = {file: read_spec(file) for file in files_of(paths)}
     _refuse_twins(found)
-    findings = errors_in(tuple(compare([rendered(spec) for spec in found.values()])))
+    findings = errors_in(tuple(compare([rendered_config(spec) for spec in found.values()])))
     if findings:
         raise ConfigError("the specs do not go together", findings=findings, hint="Correct one of them.")
     return found

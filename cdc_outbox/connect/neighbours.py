@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium.config import slot_of
+from cdc_outbox.debezium.config_texts import find_configs
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.lint import Config, ConnectorKind, find_configs
+from cdc_outbox.debezium.lint import Config, ConnectorKind
 from cdc_outbox.debezium.lint.several import captured_tables
-from cdc_outbox.debezium.lint.specs import rendered
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.finding import Finding, Location
 from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import Document
@@ -46,7 +47,7 @@ def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
 
     Servers are the same where their addresses are written in the same way.
     """
-    ours = captured_tables(rendered(spec))
+    ours = captured_tables(rendered_config(spec))
     known, _ = find_configs(Document(name="connect", content=client.find_configs()))
     return tuple(
         Neighbour(config.name, table, _slot(config))

@@ -14,8 +14,8 @@ from cdc_outbox.debezium.diff import OptionChange, changes_between
 from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint import lint
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import render, render_republishing
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.finding import Finding, Location, errors_in
@@ -45,7 +45,7 @@ def refuse_unfit(spec: Spec) -> None:
     Raises:
         ConnectorInvalidError: With ``findings``.
     """
-    refuse(spec, lint(rendered(spec)), "the configuration would not work")
+    refuse(spec, lint(rendered_config(spec)), "the configuration would not work")
 
 
 def refuse_what_connect_refuses(spec: Spec, config: dict[str, str], client: ConnectClient) -> None:

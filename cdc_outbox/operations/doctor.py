@@ -29,8 +29,8 @@ from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import Diagnosis
 from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.lint import lint_all
-from cdc_outbox.debezium.lint.specs import spec_config
 from cdc_outbox.debezium.render import topics_of
+from cdc_outbox.debezium.render.spec_config import spec_config
 from cdc_outbox.errors import (
     BrokerError,
     CdcOutboxError,

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from cdc_outbox.debezium.lint import ConnectorKind, find_in_text
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import ConnectorKind
 from tests.proofs.proof import Proof
 
 _R = "transforms.outbox."

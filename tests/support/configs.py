@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version, find_configs
+from cdc_outbox.debezium.config_texts import find_configs
+from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
 from cdc_outbox.text_files.document import Document
 from cdc_outbox.text_files.json_text import read_json
 

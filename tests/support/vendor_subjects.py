@@ -45,6 +45,7 @@ SUBJECTS = {
         *(
             "cdc_outbox/debezium/lint/*",
             "cdc_outbox/debezium/config.py",
+            "cdc_outbox/debezium/config_texts.py",
             *_REGEXES,
             "cdc_outbox/debezium/render/*",
             "cdc_outbox/debezium/options/*",

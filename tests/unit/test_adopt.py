@@ -10,11 +10,12 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from cdc_outbox.debezium.adopt import Adopted, adopt
-from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind, find_in_text
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
 from cdc_outbox.debezium.lint.fixes import fix
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, differences
 from cdc_outbox.debezium.render import LATENCIES
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity
@@ -31,7 +32,7 @@ OUTBOXES = ["postgresql-outbox", "postgresql-outbox-bytes", "postgresql-outbox-t
 def adopted_from(config: Config, **aggregates: SequenceMode) -> Adopted:
     """Adopt a configuration, and hold that nothing of it is lost without a word."""
     adopted = adopt(config, aggregates, made_from="orders.json")
-    after = rendered(adopted.spec)
+    after = rendered_config(adopted.spec)
     told = {finding.location.path for finding in adopted.findings if finding.code not in {"CC951", "CC956"}}
     assert told == {difference.option for difference in differences(config, after)}
     idle = {finding.location.path for finding in adopted.findings if finding.code == "CC951"}
@@ -294,9 +295,9 @@ def specs(draw: st.DrawFn) -> Spec:
 
 @given(specs())
 def test_a_rendered_spec_is_adopted_as_one_that_renders_to_the_same(spec: Spec) -> None:
-    config = config_of(rendered(spec).options)
+    config = config_of(rendered_config(spec).options)
     adopted = adopted_from(config, **dict(spec.contract.aggregates))
-    assert differences(config, rendered(adopted.spec)) == ()
+    assert differences(config, rendered_config(adopted.spec)) == ()
     assert adopted.is_same
     again = adopted.spec
     assert (again.name, again.topic_prefix, again.database) == (spec.name, spec.topic_prefix, spec.database)

@@ -9,7 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cdc_outbox.debezium.lint import ConnectorKind, find_in_text, lint_all
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import ConnectorKind, lint_all
 from cdc_outbox.debezium.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
 from tests.support.configs import CLEAN, D5, changed

@@ -51,6 +51,11 @@ def imported_packages(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, [*name.split("."), "__init__"][1]
 
 
+def imported_names(node: ast.Import | ast.ImportFrom) -> list[str]:
+    around = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+    return [around + alias.name for alias in node.names]
+
+
 def may_import(package: str, other: str) -> bool:
     (layer, place), (other_layer, other_place) = PLACE_OF[package], PLACE_OF[other]
     if layer == other_layer:
@@ -64,6 +69,18 @@ def test_imports_point_to_lower_layers(package: str, path: Path) -> None:
     for line, other in imported_packages(path):
         assert other in PLACE_OF, f"{path}:{line} imports {other}, which is in no layer"
         assert may_import(package, other), f"{path}:{line} imports {other}, which is neither lower nor to the left"
+
+
+@pytest.mark.parametrize(("package", "other"), [("render", "lint"), ("lint", "render")])
+def test_rendering_and_linting_do_not_import_each_other(package: str, other: str) -> None:
+    found = [
+        f"{path}:{node.lineno}"
+        for path in sorted((PACKAGE / "debezium" / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        if any(name.startswith(f"cdc_outbox.debezium.{other}") for name in imported_names(node))
+    ]
+    assert found == []
 
 
 def test_every_package_of_the_layers_exists() -> None:

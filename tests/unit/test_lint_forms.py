@@ -10,7 +10,8 @@ import yaml
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
-from cdc_outbox.debezium.lint import ConnectorKind, find_in_text, lint, lint_all
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import ConnectorKind, lint, lint_all
 from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.finding import Finding
 from cdc_outbox.text_files.yaml_text import read_yaml

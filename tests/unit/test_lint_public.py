@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from cdc_outbox.debezium.lint import find_in_text, lint
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import lint
 from cdc_outbox.finding import Severity
 from tests.support.configs import PUBLIC_CONFIGS
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import ConnectorKind, find_configs
+from cdc_outbox.debezium.config_texts import find_configs
+from cdc_outbox.debezium.lint import ConnectorKind
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, differences
 from cdc_outbox.text_files.document import Document
 from tests.support.configs import BINARY, CLEAN, JSON, TOPIC_NAMES, changed, config_of

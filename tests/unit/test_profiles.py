@@ -27,9 +27,9 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.debezium.event_router.outbox_rows import outbox_columns
 from cdc_outbox.debezium.lint import lint
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.preflight import check_outbox
 from cdc_outbox.debezium.render import render
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import MessageError
 from cdc_outbox.formats.timestamps import to_microseconds
 from cdc_outbox.message import Message
@@ -123,14 +123,14 @@ def test_an_envelope_holds_the_attributes_and_headers_the_rest() -> None:
 
 @pytest.mark.parametrize(("profile", "kind"), POSSIBLE)
 def test_a_profile_lints_clean(profile: str, kind: DatabaseKind) -> None:
-    found = {finding.code for finding in lint(rendered(spec_of(profile, kind)))}
+    found = {finding.code for finding in lint(rendered_config(spec_of(profile, kind)))}
     # Where no writer of ours refuses what expansion loses, somebody has to be told.
     foreign = {"CC321"} if "expanded" in profile and not kind.has_dialect else set()
     assert found == foreign
 
 
 def test_a_configuration_whose_writers_are_unknown_is_warned_of_expansion() -> None:
-    config = replace(rendered(spec_of("expanded")), expands_shapes=False)
+    config = replace(rendered_config(spec_of("expanded")), expands_shapes=False)
     assert [finding.code for finding in lint(config)] == ["CC321"]
 
 

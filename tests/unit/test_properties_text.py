@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.debezium.lint import find_in_text
+from cdc_outbox.debezium.config_texts import find_in_text
 from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.text_files.properties_text import looks_like_properties, read_properties
 

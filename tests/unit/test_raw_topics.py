@@ -9,8 +9,8 @@ import pytest
 from cdc_outbox.cli.specs import read_config
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.debezium.lint import ConnectorKind, lint
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import raw_topic, render
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.operations.simulate import Simulation
 from cdc_outbox.spec import parse_spec
 from tests.support.configs import CLEAN, changed, config_of
@@ -38,7 +38,7 @@ def test_a_table_of_any_characters_is_one_topic_to_render_lint_and_simulate(tabl
     spec = parse_spec(f"{MINIMAL}outbox: {{table: {json.dumps(table, ensure_ascii=False)}}}\n")
     config, topic = render(spec), raw_topic_name("orders", "public", table)
     assert re.fullmatch(config["predicates.isOutbox.pattern"], topic)
-    assert (raw_topic(spec), rendered(spec).raw_topics) == (topic, (topic,))
+    assert (raw_topic(spec), rendered_config(spec).raw_topics) == (topic, (topic,))
     simulation = Simulation(config=config, source=f"public.{table}")
     assert (simulation.raw_topic, simulation.notes) == (topic, ())
 

@@ -8,8 +8,8 @@ import pytest
 from cdc_outbox import ConfigError, OutboxTable
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.debezium.lint import lint
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.render import HEARTBEAT_PREFIX, raw_topic, render
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL, MONGODB, ORDERS
 
@@ -32,7 +32,7 @@ def test_the_latency_profile_sets_how_often_the_connector_looks(
 ) -> None:
     config = render(parse_spec(f"{MINIMAL}latency: {latency}\n"))
     assert (config["poll.interval.ms"], config.get("producer.override.linger.ms")) == (interval, linger)
-    assert lint(rendered(parse_spec(f"{MINIMAL}latency: {latency}\n"))) == ()
+    assert lint(rendered_config(parse_spec(f"{MINIMAL}latency: {latency}\n"))) == ()
 
 
 def test_a_producer_may_wait_longer_than_its_profile_says() -> None:

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.lint import find_in_text, lint_all
+from cdc_outbox.debezium.config_texts import find_in_text
+from cdc_outbox.debezium.lint import lint_all
 from cdc_outbox.debezium.render import render
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Severity

@@ -15,9 +15,9 @@ from cdc_outbox.debezium.adopt.recognition import WORDS, Recognition, Statement
 from cdc_outbox.debezium.adopt.written import written
 from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.lint.secrets import secret_in_clear_text
-from cdc_outbox.debezium.lint.specs import rendered
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, default_of, differences
 from cdc_outbox.debezium.options.promises import reason_against
+from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding, Severity
@@ -200,7 +200,7 @@ class _Draft:
         return difference.before if isinstance(difference.before, str) else self.config.get(difference.option)
 
     def _rendered(self) -> Config:
-        return rendered(parse_spec(Document(name="spec", content=self.content)), self.config.version)
+        return rendered_config(parse_spec(Document(name="spec", content=self.content)), self.config.version)
 
     def _comment(self, made_from: str) -> None:
         modes = "how they are numbered" if self.aggregates else "which there are"

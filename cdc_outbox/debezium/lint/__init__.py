@@ -22,10 +22,8 @@ from cdc_outbox.debezium.lint import (
     topics,
     values,
 )
-from cdc_outbox.debezium.lint.reading import find_configs
 from cdc_outbox.debezium.lint.rule import Rule
 from cdc_outbox.debezium.lint.several import compare
-from cdc_outbox.debezium.lint.texts import find_in_text
 from cdc_outbox.debezium.regex_program import limited
 from cdc_outbox.finding import Finding, Severity
 
@@ -37,8 +35,6 @@ __all__ = [
     "Rule",
     "Version",
     "compare",
-    "find_configs",
-    "find_in_text",
     "lint",
     "lint_all",
 ]

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from cdc_outbox.debezium import options
 from cdc_outbox.debezium.config import NEWEST, Config, Router, Version
+from cdc_outbox.debezium.config_texts import find_in_text, read_text
 from cdc_outbox.debezium.lint import RULES
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
-from cdc_outbox.debezium.lint.texts import find_in_text, read_text
 from cdc_outbox.debezium.options import Rename
 from cdc_outbox.finding import Location
 from cdc_outbox.text_files.patch import Patch
@@ -54,7 +54,7 @@ def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[F
     """Return a text in which everything with one right answer is fixed, and what that was.
 
     Args:
-        name: As for :func:`cdc_outbox.debezium.lint.find_in_text`.
+        name: As for :func:`cdc_outbox.debezium.config_texts.find_in_text`.
     """
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     text, done = text.removeprefix(mark), list[Fixed]()

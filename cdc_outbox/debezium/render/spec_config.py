@@ -55,7 +55,7 @@ class _InSpec:
         return next((path for prefix, path in _ORIGINS if option.startswith(prefix)), ("overrides", option))
 
 
-def rendered(spec: Spec, version: Version = NEWEST) -> Config:
+def rendered_config(spec: Spec, version: Version = NEWEST) -> Config:
     """Return the configuration that a spec becomes.
 
     Raises:
@@ -82,6 +82,6 @@ def spec_config(document: Document, version: Version = NEWEST) -> tuple[list[Con
         location = document.location(("database", "kind"))
         return [], [Finding(code="SP108", severity=Severity.NOTE, location=location, message=f"{error}.")]
     try:
-        return [rendered(spec, version)], []
+        return [rendered_config(spec, version)], []
     except ConfigError as error:
         return [], list(error.findings)
