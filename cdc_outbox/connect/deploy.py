@@ -16,7 +16,7 @@ from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.connect.workers import CONFLICT
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.debezium.preflight import check_database, check_republish, slot_in_use, slot_older_than_publication
-from cdc_outbox.debezium.render import render, render_republishing
+from cdc_outbox.debezium.render import origins_of, render, render_republishing
 from cdc_outbox.debezium.slot_plan import (
     EarlierEvents,
     SlotPlan,
@@ -121,6 +121,9 @@ class Deployment:
         self._report("validate", "Connect accepts the configuration")
         return facts
 
+    def _plan(self, found: Found | None, slot: SlotPlan | None) -> Plan:
+        return make_plan(found, self._config, slot, origins=origins_of(self._spec))
+
     def _find_another_outbox(self) -> tuple[Finding, ...]:
         """Return that the connector reads another outbox than one that does not exist; none if it is to read that."""
         if self._options.replaces:
@@ -138,10 +141,10 @@ class Deployment:
         facts, found = self.check(), self._reader.find()
         neighbours = self._find_neighbours(found)
         if found is None:
-            return self._checked(facts, make_plan(None, self._config, self._foresee_slot(facts)))
+            return self._checked(facts, self._plan(None, self._foresee_slot(facts)))
         self._refuse_another_log(found)
-        self._refuse_dangers(make_plan(found, self._config, None))
-        plan = make_plan(found, self._config, self._plan_slot(facts, found))
+        self._refuse_dangers(self._plan(found, None))
+        plan = self._plan(found, self._plan_slot(facts, found))
         return self._checked(facts, replace(plan, neighbours=neighbours))
 
     def run(self) -> Plan:
@@ -154,7 +157,7 @@ class Deployment:
         facts, found = self.check(), self._reader.find()
         self._find_neighbours(found)
         self._refuse_another_log(found)
-        self._refuse_dangers(make_plan(found, self._config, None))
+        self._refuse_dangers(self._plan(found, None))
         undo = Rollback(
             client=self._client,
             reader=self._reader,
@@ -167,9 +170,9 @@ class Deployment:
         try:
             if found is None:
                 self._refuse_strangers(facts, None)
-                self._report("plan", str(make_plan(None, self._config, None)))
+                self._report("plan", str(self._plan(None, None)))
                 self._create(undo)
-            plan = self._checked(facts, make_plan(found, self._config, self._plan_slot(facts, found)))
+            plan = self._checked(facts, self._plan(found, self._plan_slot(facts, found)))
             self._tell(plan)
             plan = self._apply(plan, facts, undo)
             self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.neighbours import Neighbour
@@ -98,13 +99,23 @@ class Plan:
         return ", ".join(filter(None, steps)) or "nothing to change"
 
 
-def make_plan(found: Found | None, config: Mapping[str, str], slot: SlotPlan | None) -> Plan:
-    """Return the way from the connector that is there to the one that is wanted."""
+def make_plan(
+    found: Found | None,
+    config: Mapping[str, str],
+    slot: SlotPlan | None,
+    *,
+    origins: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+) -> Plan:
+    """Return the way from the connector that is there to the one that is wanted.
+
+    Args:
+        origins: The keys of the spec that decide each option.
+    """
     if found is None:
         return Plan(creates=True, changes=changes_between(None, config), slot=slot)
     condition = condition_of(found.status)
     return Plan(
-        changes=changes_between(found.config, config, version=version_of(found.status.version)),
+        changes=changes_between(found.config, config, origins=origins, version=version_of(found.status.version)),
         slot=slot,
         republishes=found.is_republishing,
         halted=found.status.is_halted,

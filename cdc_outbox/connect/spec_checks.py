@@ -14,7 +14,7 @@ from cdc_outbox.debezium.diff import OptionChange, changes_between
 from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint import lint
-from cdc_outbox.debezium.render import render, render_republishing
+from cdc_outbox.debezium.render import origins_of, render, render_republishing
 from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
@@ -130,9 +130,11 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings
     neighbours = find_neighbours(spec, client)
     if found is None:
         refuse(spec, tuple(each.finding for each in neighbours), "another connector publishes the table")
-    return replace(make_plan(found, config, SlotPlan(SlotStep.KEEP)), neighbours=neighbours)
+    plan = make_plan(found, config, SlotPlan(SlotStep.KEEP), origins=origins_of(spec))
+    return replace(plan, neighbours=neighbours)
 
 
 def compare(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
     """Return the same of a deployment that would be refused; Connect does not validate the configuration."""
-    return make_plan(find_connector(client, spec.name, timings=timings), render(spec), SlotPlan(SlotStep.KEEP))
+    found = find_connector(client, spec.name, timings=timings)
+    return make_plan(found, render(spec), SlotPlan(SlotStep.KEEP), origins=origins_of(spec))

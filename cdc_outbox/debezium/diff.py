@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from cdc_outbox.debezium.config import NEWEST, Config, Version
 from cdc_outbox.debezium.impact import Impact, ImpactLevel, impact_of
@@ -9,70 +10,6 @@ from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDiffer
 from cdc_outbox.finding import Location
 from cdc_outbox.redaction import MASK, hides
 from cdc_outbox.text_files.document import Path
-
-_ROUTERS = ("transforms.EventRouter.", "transforms.MongoEventRouter.")
-_FORM = "outbox.payload_type, outbox.format"
-_COLUMN = "outbox.columns."
-_OPTIONS = {
-    "name": "name",
-    "topic.prefix": "topic_prefix",
-    "connector.class": "database.kind",
-    "database.hostname": "database.host",
-    "database.port": "database.port",
-    "database.user": "database.user",
-    "database.password": "database.password",
-    "database.dbname": "database.name",
-    "database.names": "database.name",
-    "database.pdb.name": "database.pdb",
-    "database.server.id": "database.server_id",
-    "mongodb.connection.string": "database.connection_string",
-    "slot.name": "database.slot",
-    "publication.name": "database.publication",
-    "table.include.list": "outbox.table",
-    "collection.include.list": "outbox.table",
-    "message.prefix.include.list": "outbox.mode",
-    "message.prefix.exclude.list": "outbox.mode",
-    "binary.handling.mode": "outbox.mode",
-    "poll.interval.ms": "latency",
-    "producer.override.linger.ms": "latency",
-    "value.converter": _FORM,
-    "value.converter.schemas.enable": _FORM,
-    "value.converter.delegate.converter.type": _FORM,
-    "topic.creation.default.partitions": "topics.partitions",
-    "topic.creation.default.replication.factor": "topics.replication_factor",
-    "topic.creation.default.retention.ms": "topics.retention",
-    "topic.creation.heartbeat.include": "topics.name",
-    "topic.creation.heartbeat.replication.factor": "topics.replication_factor",
-    "schema.history.internal.kafka.topic": "history.topic",
-    "schema.history.internal.kafka.bootstrap.servers": "history.bootstrap_servers",
-}
-_ROUTER_OPTIONS = {
-    "predicate": "outbox.table",
-    "route.by.field": f"{_COLUMN}aggregate_type",
-    "route.topic.replacement": "topics.name",
-    "table.field.event.id": f"{_COLUMN}id",
-    "table.field.event.key": f"{_COLUMN}aggregate_id",
-    "table.field.event.payload": f"{_COLUMN}payload",
-    "table.field.event.timestamp": f"{_COLUMN}created_at",
-    "table.fields.additional.placement": "outbox.headers",
-    "table.expand.json.payload": "outbox.payload_type",
-    "table.json.payload.null.behavior": "outbox.payload_type",
-    "table.json.payload.empty.array.behavior": "outbox.payload_type",
-    "route.tombstone.on.empty.payload": "outbox.payload_type",
-}
-
-
-def spec_key_of(option: str) -> str:
-    """Return the key that sets an option, the dots between its parts; empty for what no key but ``overrides`` sets.
-
-    Args:
-        option: By today's name; a transform's has its class in the alias's place.
-    """
-    for router in _ROUTERS:
-        if option.startswith(router):
-            own = option.removeprefix(router).replace("collection.", "table.", 1)
-            return _ROUTER_OPTIONS.get(own, "")
-    return _OPTIONS.get(option, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +19,8 @@ class OptionChange:
     Args:
         effect: What it does to who reads the events; ``None`` where nobody reads any yet.
         formerly: What the option is called in the configuration before, where that is another name.
-        key: The spec's key that sets it; empty where no single one does, or nothing ran before.
+        key: The spec's keys that decide it, with a comma between two; empty where none but ``overrides`` does, or
+            nothing ran before.
         dropped: Of a list, the entries that only the configuration before has.
         added: Of a list, those that only the one after has.
     """
@@ -126,11 +64,16 @@ class OptionChange:
 
 
 def changes_between(
-    before: Mapping[str, str] | None, after: Mapping[str, str], *, version: Version = NEWEST
+    before: Mapping[str, str] | None,
+    after: Mapping[str, str],
+    *,
+    origins: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
+    version: Version = NEWEST,
 ) -> tuple[OptionChange, ...]:
     """Return the differences of two configurations by meaning; of a connector that does not exist, every option.
 
     Args:
+        origins: The keys of a spec that decide each option of the configuration after.
         version: Debezium's, whose defaults count.
     """
     if before is None:
@@ -147,11 +90,8 @@ def changes_between(
         dropped, added = _entries(difference)
         if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
             texts = _text(difference.before), _text(difference.after)
-        found.append(
-            OptionChange(
-                becomes, *texts, impact_of(difference), formerly, spec_key_of(key), dropped=dropped, added=added
-            )
-        )
+        keys = ", ".join(origins.get(becomes, ()))
+        found.append(OptionChange(becomes, *texts, impact_of(difference), formerly, keys, dropped=dropped, added=added))
     return tuple(sorted(found, key=lambda change: change.option))
 
 

@@ -57,8 +57,8 @@ BUGS = (
     Bug(
         "offset-trusted",
         "debezium/render/capture.py",
-        '"offset.mismatch.strategy": "no_validation"',
-        '"offset.mismatch.strategy": "trust_offset"',
+        '"offset.mismatch.strategy", "no_validation"',
+        '"offset.mismatch.strategy", "trust_offset"',
         "tests/unit/test_render.py",
     ),
     Bug(
@@ -98,9 +98,9 @@ BUGS = (
     ),
     Bug(
         "late-events-die-young",
-        "debezium/render/__init__.py",
-        'f"{_TOPIC}message.timestamp.type": "LogAppendTime"',
-        'f"{_TOPIC}message.timestamp.type": "CreateTime"',
+        "debezium/render/topics.py",
+        '"message.timestamp.type", "LogAppendTime"',
+        '"message.timestamp.type", "CreateTime"',
         "tests/unit/test_render.py",
     ),
     Bug(

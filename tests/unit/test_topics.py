@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from cdc_outbox.cli.topics import create
 from cdc_outbox.contract.topics import HEARTBEATS, Topic, differences
 from cdc_outbox.debezium.render import topics_of
-from cdc_outbox.errors import BrokerError
+from cdc_outbox.errors import BrokerError, ConfigError
 from cdc_outbox.spec import parse_spec
 from tests.support.specs import MINIMAL
 
@@ -29,6 +29,12 @@ def test_a_topic_is_made_as_connect_would_make_it() -> None:
         "retention.ms": "172800000",
         "max.message.bytes": "5000000",
     }
+
+
+@pytest.mark.parametrize("override", ["cleanup.policy: compact", "partitions: 7", "replication.factor: 1"])
+def test_no_topic_is_made_by_an_override_that_no_connector_gets(override: str) -> None:
+    with pytest.raises(ConfigError, match=f"topic.creation.default.{override.partition(':')[0]} cannot be overridden"):
+        topics(f"{MINIMAL}overrides: {{topic.creation.default.{override}}}\n")
 
 
 def test_heartbeats_may_have_the_partitions_that_connect_gave_them() -> None:

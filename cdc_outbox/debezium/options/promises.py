@@ -5,7 +5,7 @@ somebody else wrote only the values that break something are found; an entry wit
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from cdc_outbox.finding import Severity
@@ -152,11 +152,11 @@ CLEANUP_POLICY = re.compile(r"topic\.creation\..+\.cleanup\.policy")
 COMPACTION = "compaction keeps one event an aggregate and drops the rest"
 
 
-def reason_against(option: str, value: str, rendered: Mapping[str, str]) -> str:
+def reason_against(option: str, value: str, decided: Container[str]) -> str:
     """Return why an override may not have this value, empty if it may.
 
     Args:
-        rendered: What the spec makes of itself without overrides.
+        decided: The options that the spec sets by itself.
     """
     for promise in PROMISES:
         if promise.covers(option):
@@ -167,4 +167,4 @@ def reason_against(option: str, value: str, rendered: Mapping[str, str]) -> str:
         least, most, reason = _TUNABLE[option]
         fits = re.fullmatch(r"[0-9]{1,9}", value) and least <= int(value) <= most
         return "" if fits else f"it must be a number from {least} to {most:,}; {reason}"
-    return "the spec decides it" if option in rendered and option not in _FREE else ""
+    return "the spec decides it" if option in decided and option not in _FREE else ""

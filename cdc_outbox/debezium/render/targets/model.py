@@ -1,27 +1,14 @@
 """A pipeline as no target in particular has it: a connector's options, and its topics. Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from cdc_outbox.contract.topics import Topic
-from cdc_outbox.debezium.render import render, topics_of
+from cdc_outbox.debezium.render import RenderedOption, rendered_options, topics_of
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.redaction import hides, is_secret
+from cdc_outbox.redaction import hides
 from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import did_you_mean
-
-
-@dataclass(frozen=True, slots=True)
-class RenderedOption:
-    """One option of the connector.
-
-    Args:
-        is_secret: Whether its value is to be seen by nobody; it is then a reference, or holds one.
-    """
-
-    name: str
-    value: str = field(repr=False)
-    is_secret: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +58,13 @@ def pipeline_of(spec: Spec) -> Pipeline:
     Raises:
         ConfigError: It cannot be rendered, or shows a secret.
     """
-    config = render(spec)
-    name, connector_class, tasks = (config.pop(option) for option in ("name", "connector.class", "tasks.max"))
+    options = {each.name: each for each in rendered_options(spec)}
+    name, connector_class, tasks = (options.pop(option).value for option in ("name", "connector.class", "tasks.max"))
     return Pipeline(
         name=name,
         connector_class=connector_class,
         tasks=int(tasks),
-        options=tuple(RenderedOption(option, value, is_secret(option)) for option, value in config.items()),
+        options=tuple(options.values()),
         topics=tuple(topics_of(spec)),
     )
 
