@@ -9,7 +9,7 @@ from typing import Any
 from cdc_outbox.cli.output import ExitCode, document, error_content, exit_code_of, paint
 from cdc_outbox.connect.plan import Plan
 from cdc_outbox.debezium.diff import OptionChange
-from cdc_outbox.debezium.impact import Impact, ImpactLevel
+from cdc_outbox.debezium.options.behavior import Impact, ImpactLevel
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.redaction import visible
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from cdc_outbox.debezium.config import NEWEST, Config, Version
-from cdc_outbox.debezium.impact import Impact, ImpactLevel, impact_of
-from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, Value, differences
+from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, differences
+from cdc_outbox.debezium.options.behavior import Impact, ImpactLevel, Value
+from cdc_outbox.debezium.options.lookup import impact_of
 from cdc_outbox.finding import Location
 from cdc_outbox.redaction import MASK, hides
 from cdc_outbox.text_files.document import Path
@@ -90,8 +91,9 @@ def changes_between(
         dropped, added = _entries(difference)
         if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
             texts = _text(difference.before), _text(difference.after)
+        impact = impact_of(key, difference.before, difference.after)
         keys = ", ".join(origins.get(becomes, ()))
-        found.append(OptionChange(becomes, *texts, impact_of(difference), formerly, keys, dropped=dropped, added=added))
+        found.append(OptionChange(becomes, *texts, impact, formerly, keys, dropped=dropped, added=added))
     return tuple(sorted(found, key=lambda change: change.option))
 
 

@@ -17,6 +17,8 @@ from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.options import Option
+from cdc_outbox.debezium.options.behavior import Value
+from cdc_outbox.debezium.options.lookup import untold_default
 
 PLACEHOLDER = "{aggregate_type}"
 """Stands in a topic's name for the aggregate type, as in a spec."""
@@ -25,7 +27,6 @@ _DEFAULT_TOPIC = f"outbox.event.{PLACEHOLDER}"
 _CONVERTERS = ("key.converter", "value.converter", "header.converter")
 _PASSED_ON = ("delegate.converter.type.", "json.", "avro.")
 """What begins so is another converter's, which Debezium's converters have inside; Kafka's have nothing of that name."""
-_HEADER_CONVERTER = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
 _NUMBERS = {"int", "long", "short"}
 _DEAD = {"CC101", "CC103", "CC225", "CC302", "CC319", "CC323", "CC329"}
 """The rules that find options which do nothing."""
@@ -34,8 +35,6 @@ _EVERYTHING = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>\.\*\)|\(\.\*\)|\.\*")
 """A regular expression that takes an aggregate type whole."""
 _GROUP = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}|\$(\d)")
 _PLUGIN = re.compile(r"(transforms|predicates)(\..*)?")
-
-Value = str | tuple[str, ...]
 
 
 class Setting(NamedTuple):
@@ -249,8 +248,7 @@ class NormalizedConfig:
             template = topic_template(router)
             return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template
         default = None if known is None else known.default
-        if router is not None and name == f"{router.table}.field.event.key":
-            default = "aggregateid"  # that of documents tells a worker of none
+        default = default or untold_default(f"transforms.{plugin.type.rpartition('.')[2]}.{name}")
         if router is not None and default is not None and self.config.kind is ConnectorKind.ORACLE:
             # The router of Oracle's connector has the names of its columns in capital letters.
             default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default
@@ -290,7 +288,7 @@ class NormalizedConfig:
         for converter in _CONVERTERS:
             found = catalogue.plugin(self.config.get(converter))
             name = self.config.get(converter) if found is None else found.class_name
-            if name and (converter, name) != ("header.converter", _HEADER_CONVERTER):
+            if name and name != untold_default(converter):
                 yield converter, Setting(converter, name)
             for option in self.config.options:
                 if not option.startswith(f"{converter}.") or self._is_idle(option) or not self.config.has(option):

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.debezium.diff import OptionChange, changes_between, version_of
-from cdc_outbox.debezium.impact import ImpactLevel
 from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.debezium.options.behavior import ImpactLevel
 from cdc_outbox.debezium.render import render
 from cdc_outbox.redaction import MASK, SecretRedactor
 from cdc_outbox.spec import parse_spec

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 import pytest
 
 from cdc_outbox.debezium.lint import RULES, ConnectorKind, lint, lint_all
-from cdc_outbox.debezium.options.promises import PROMISES, reason_against
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
 from tests.support.hazards import CASES
@@ -238,13 +237,6 @@ def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:
 def test_what_is_wrong_with_the_name_of_a_slot_is_told(slot: str, fault: str) -> None:
     [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, {"slot.name": slot})))
     assert (found.code, found.message.partition(";")[0]) == ("CC603", f"the slot's name {fault}")
-
-
-def test_what_render_refuses_and_what_lint_finds_is_one_table() -> None:
-    assert all(promise.code == "" or promise.severity is not Severity.NOTE for promise in PROMISES)
-    for promise in PROMISES:
-        option = promise.option + ("x" if promise.option.endswith(".") else "")
-        assert reason_against(option, "x", {}) == promise.reason
 
 
 def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:

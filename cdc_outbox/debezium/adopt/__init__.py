@@ -5,24 +5,32 @@ differs becomes an override where one is allowed, and is told where none is: not
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.adopt.consequences import consequence_of
 from cdc_outbox.debezium.adopt.recognition import WORDS, Recognition, Statement
 from cdc_outbox.debezium.adopt.written import written
 from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.lint.secrets import secret_in_clear_text
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, OptionDifference, default_of, differences
-from cdc_outbox.debezium.options.promises import reason_against
+from cdc_outbox.debezium.options.behavior import ImpactLevel
+from cdc_outbox.debezium.options.lookup import adoption_of, reason_against
+from cdc_outbox.debezium.options.router_options import placed
 from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding, Severity
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.text_files.document import Document, Path
+
+_GRADES = {
+    ImpactLevel.CONNECTOR: ("CC952", Severity.NOTE),
+    ImpactLevel.MESSAGES: ("CC953", Severity.WARNING),
+    ImpactLevel.DANGEROUS: ("CC954", Severity.ERROR),
+}
+"""The finding that it is if a spec makes an option another, by what that does to who reads the events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +144,7 @@ class _Draft:
             yield self._finding("CC955", Severity.WARNING, option, message, remedy)
         for difference in differences(self.config, after):
             if difference.option not in self.hidden:
-                yield consequence_of(difference, self.config, after)
+                yield self._consequence(difference, after)
         for option in NormalizedConfig(self.config).idle:
             if option not in after.options:
                 message = f"{option} does nothing, and is left out."
@@ -145,6 +153,17 @@ class _Draft:
             message = "no configuration says which aggregate types there are; the spec has one, by the pipeline's name."
             remedy = "Write yours below aggregates, or run again with --aggregate-type TYPE for each."
             yield self._finding("CC956", Severity.NOTE, "connector.class", message, remedy)
+
+    def _consequence(self, difference: OptionDifference, after: Config) -> Finding:
+        """Return what a difference that a spec cannot make good means."""
+        option, before, now = difference.option, placed(difference.before), placed(difference.after)
+        impact = adoption_of(difference.key, difference.before, difference.after)
+        if impact is None:
+            reason = reason_against(difference.key, "", after.options)
+            message = f"{option} is not carried over{f': {reason}' if reason else ''}."
+            return self._finding("CC953", Severity.WARNING, option, message, "Look whether anything depends on it.")
+        told = impact.text.format(lost=_told(before - now), gained=_told(now - before))
+        return self._finding(*_GRADES[impact.reach], option, f"{option} {told}", impact.remedy)
 
     def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:
         location = self.config.locations(option)
@@ -221,6 +240,15 @@ class _Draft:
             self.comments["outbox", "table"] = "its case counts here, and did not before: as the database has it"
         if self.content["database"].get("slot") == "debezium":
             self.comments["database", "slot"] = "the slot of every connector that names none"
+
+
+def _told(placements: Set[str]) -> str:
+    """Return where columns are placed, and as what."""
+    told = []
+    for placement in sorted(placements):
+        _, kind, name = [*placement.split(":"), "", ""][:3]
+        told.append("a partition of their own" if kind == "partition" else f"the {kind or 'header'} {name!r}")
+    return " and ".join(told)
 
 
 def _with(content: Mapping[str, Any], statements: Iterable[tuple[Path, Any]]) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from cdc_outbox.debezium.options import (
     renamed,
     renamed_value,
 )
-from cdc_outbox.debezium.options.promises import PROMISES, Promise
+from cdc_outbox.debezium.options.behavior import About, Promise
+from cdc_outbox.debezium.options.lookup import OPTIONS
 from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean
 
 book = Rulebook()
@@ -233,14 +234,13 @@ def history_without_a_place(config: Config) -> Hits:
             yield Hit(option, f"{option} is missing: there is no place for the schema's history.", f"Set {option}.")
 
 
-def _rule_of(promise: Promise) -> Rule:
+def _rule_of(entry: About, promise: Promise) -> Rule:
     def check(config: Config) -> Hits:
         for option in config.options:
-            value = config.get(option)
-            if promise.covers(option) and value.lower() not in promise.kept_by:
+            if entry.covers(option) and config.get(option).lower() not in promise.kept_by:
                 yield Hit(option, f"{option} is set: {promise.reason}.", f"Leave out {option}.")
 
     return Rule(promise.code, promise.severity, check)
 
 
-book.rules.extend(_rule_of(promise) for promise in PROMISES if promise.code)
+book.rules.extend(_rule_of(entry, entry.promise) for entry in OPTIONS if entry.promise and entry.promise.code)

@@ -5,7 +5,7 @@ import re
 from cdc_outbox.debezium.config import Config, listed
 from cdc_outbox.debezium.java_regex import literal, refusal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
-from cdc_outbox.debezium.options.promises import CLEANUP_POLICY, COMPACTION
+from cdc_outbox.debezium.options.kafka_options import COMPACTION
 
 book = Rulebook()
 
@@ -56,7 +56,8 @@ def group_with_a_broken_pattern(config: Config) -> Hits:
 @book.rule("CC255", WARNING)
 def compacted_events(config: Config) -> Hits:
     for option in config.options:
-        if CLEANUP_POLICY.fullmatch(option) and "compact" in config.get(option).lower():
+        is_policy = option.startswith(_CREATION) and option.endswith(".cleanup.policy")
+        if is_policy and "compact" in config.get(option).lower():
             yield Hit(option, f"{COMPACTION}.", "Set it to delete.")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.options.promises import reason_against
+from cdc_outbox.debezium.options.lookup import reason_against
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import is_secret
 from cdc_outbox.spec import Spec
