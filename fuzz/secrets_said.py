@@ -15,6 +15,7 @@ from cdc_outbox.cli import main
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import ReplicationSlots
 from cdc_outbox.kafka import admin as kafka_admin
 from tests.support.connect_server import Answer, Asked
 from tests.support.database_facts import GOOD, SLOT
@@ -84,8 +85,8 @@ class Ready:
     def find_slot(self) -> SlotFacts:
         return self.slot
 
-    def find_wal_end(self) -> Lsn:
-        return Lsn(2)
+    def read_slots(self) -> ReplicationSlots:
+        return ReplicationSlots(database="orders", log_end=Lsn(2), limit=1, slots={self.slot.name: self.slot})
 
     def read_written(self) -> WrittenFacts:
         return WrittenFacts()

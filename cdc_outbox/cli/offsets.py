@@ -29,7 +29,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import ConnectorControl
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.databases.slots import find_lag
+from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import (
     ConnectorPosition,
@@ -235,7 +235,7 @@ def _position_of(name: str, client: ConnectClient, databases: Databases | None) 
         return ConnectorPosition(config=config, offsets=client.find_offsets(name))
     # The slot first: read later, it may have gone on beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = find_lag(connection, driver, slot_of(config))
+        slot = read_slots(connection, driver).find(slot_of(config))
     return ConnectorPosition(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
 
 
@@ -247,7 +247,7 @@ def _content(name: str, position: ConnectorPosition) -> dict[str, Any]:
         "slot": None
         if slot is None
         else {
-            "name": slot.slot,
+            "name": slot.name,
             "confirmed": None if slot.confirmed is None else str(slot.confirmed),
             "logEnd": str(slot.log_end),
         },
@@ -261,7 +261,7 @@ def _lines(position: ConnectorPosition) -> Iterator[str]:
         yield "no offset is stored that counts: the connector goes on as a new one"
     if position.slot is not None:
         yield visible(
-            f"slot {position.slot.slot}: confirmed {position.slot.confirmed}, the log ends at {position.slot.log_end}"
+            f"slot {position.slot.name}: confirmed {position.slot.confirmed}, the log ends at {position.slot.log_end}"
         )
     elif position.is_asked:
         yield "there is no slot"

@@ -33,8 +33,8 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import OWED, PAY, ConnectorControl
 from cdc_outbox.connect.spec_checks import another_outbox
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, ConnectorNotFoundError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
@@ -188,7 +188,7 @@ class _Recovery:
         code = _tell_what_is_left(client, name, is_accepted=not self.losses)
         return self._end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
 
-    def _reset_offsets(self, slot: SlotLag, *, stable_seconds: float) -> None:
+    def _reset_offsets(self, slot: SlotFacts, *, stable_seconds: float) -> None:
         timings = replace(self.client.cluster.timings, timeout_seconds=_STOPS_WITHIN_SECONDS)
         report = partial(self.steps.report, "wait")
         control = ConnectorControl(self.client, self.name, timings=timings, report=report)
@@ -199,7 +199,7 @@ class _Recovery:
             record_action(self.operator, "recover", self.name, goes_on_at=slot.confirmed)
             self.steps.report("offsets", "deleted")
 
-    def _proven(self, slot: SlotLag | None) -> SlotLag:
+    def _proven(self, slot: SlotFacts | None) -> SlotFacts:
         return _proven(self.name, slot, self.losses, published_until=self.history.published_until)
 
     def _end(self, code: ExitCode, *, left: int | None = None, **done: object) -> ExitCode:
@@ -238,7 +238,7 @@ def _confirm(text: str) -> None:
     click.confirm(visible(f"{text}. Do it?"), abort=True, err=True)
 
 
-def _proven(name: str, slot: SlotLag | None, found: Sequence[Finding], *, published_until: Lsn | None) -> SlotLag:
+def _proven(name: str, slot: SlotFacts | None, found: Sequence[Finding], *, published_until: Lsn | None) -> SlotFacts:
     """Return a slot that certainly holds everything that is in no topic.
 
     Where the offset lies does not tell it: a connector that ran on a restored server has moved both, over events that

@@ -28,7 +28,8 @@ from cdc_outbox.connect.spec_checks import another_outbox
 from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.contract.topics import HEARTBEATS
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.databases.slots import SlotLag, find_lag
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.debezium.render import owes_rows
@@ -150,7 +151,7 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     sentence, remedy = ("", "") if cause is None else (cause.sentence, cause.remedy)
     if owes and not trace:
         sentence, remedy = f"It owes rows: {OWED}.", PAY
-    lag = _lag(name, config, databases)
+    slot = _find_slot(name, config, databases)
     return {
         "name": name,
         "up": condition_of(found) is Condition.UP and not owes,
@@ -161,11 +162,11 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
         ],
         "says": describe(found),
         "version": "" if found is None else found.version,
-        "slot": None if lag is None else lag.slot,
-        "slotActive": None if lag is None else lag.active,
-        "unconfirmedBytes": None if lag is None else lag.unconfirmed_bytes,
-        "behindSeconds": None if lag is None else lag.seconds,
-        "keptBytes": None if lag is None else lag.kept_bytes,
+        "slot": None if slot is None else slot.name,
+        "slotActive": None if slot is None else slot.active,
+        "unconfirmedBytes": None if slot is None else slot.unconfirmed_bytes,
+        "behindSeconds": None if slot is None else slot.lag_seconds,
+        "keptBytes": None if slot is None else slot.kept_bytes,
         "cause": sentence,
         "remedy": remedy,
         "trace": trace,
@@ -234,13 +235,13 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
         return []
 
 
-def _lag(name: str, config: dict[str, str], databases: Databases | None) -> SlotLag | None:
-    """Return how far the slot of a connector is behind, where there is one and its database is named."""
+def _find_slot(name: str, config: dict[str, str], databases: Databases | None) -> SlotFacts | None:
+    """Return the slot of a connector, where there is one and its database is named."""
     if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
         return None
     try:
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-            return find_lag(connection, driver, slot_of(config))
+            return read_slots(connection, driver).find(slot_of(config))
     except CdcOutboxError as error:  # the rest is worth telling all the same, and then above all
         say(f"{name}: nothing is known of its slot: {error}", err=True)
         return None

@@ -279,7 +279,7 @@ class Deployment:
     def _plan_slot(self, facts: DatabaseFacts, found: Found | None) -> SlotPlan:
         slot = self._refuse_strangers(facts, found)
         stored = stored_offset(self._client.find_offsets(self._spec.name), topic_prefix=self._spec.topic_prefix)
-        wal_end = self._database.find_wal_end()
+        wal_end = self._database.read_slots().log_end
         state = SlotState(
             slot=slot,
             stored=stored,

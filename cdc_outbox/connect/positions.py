@@ -7,7 +7,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag, count_rows, find_lag, find_log
+from cdc_outbox.databases.slots import count_rows, read_slots
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.config import listed, slot_of
 from cdc_outbox.debezium.connector_offsets import READS_NOTHING
@@ -30,7 +30,7 @@ class Positions:
     """
 
     config: Mapping[str, str] = field(repr=False)
-    slot: SlotLag | None
+    slot: SlotFacts | None
     stored: StoredOffset | None
     log_end: Lsn
     database: str
@@ -53,7 +53,7 @@ class Positions:
         if self.slot is None and name != self.database and not name.startswith("${"):
             return None
         state = SlotState(
-            slot=None if self.slot is None else _facts_of(self.slot, self.database),
+            slot=self.slot,
             stored=self._resumed_offset(),
             wal_end=self.log_end,
             written=WrittenFacts(self.rows, keeps_rows=READS_MESSAGES not in self.config),
@@ -77,10 +77,10 @@ def find_positions(
     """Return a connector's positions, read in an order in which none shows a hole that is not there."""
     # An offset that was read before the slot may have been passed by it since, and one that is read behind the log's
     # end may be of what was written since.
-    slot = find_lag(connection, driver, slot_of(config))
+    slot = read_slots(connection, driver).find(slot_of(config))
     stored = stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
-    database, log_end = find_log(connection, driver)
-    found = Positions(config=config, slot=slot, stored=stored, log_end=log_end, database=database)
+    now = read_slots(connection, driver)
+    found = Positions(config=config, slot=slot, stored=stored, log_end=now.log_end, database=now.database)
     if stored is None and (slot is None or slot.kept_bytes is None) and _reads_no_rows(config):
         return replace(found, rows=sum(count_rows(connection, driver, table) for table in _tables(config)))
     return found
@@ -97,13 +97,3 @@ def _tables(config: Mapping[str, str]) -> Iterator[TableName]:
         schema, dot, name = (literal(pattern) or "").partition(".")
         if dot and "." not in name:
             yield TableName(schema=schema, name=name)
-
-
-def _facts_of(slot: SlotLag, database: str) -> SlotFacts:
-    return SlotFacts(
-        plugin="pgoutput",
-        database=database,
-        reader=int(slot.active),
-        wal_status="lost" if slot.kept_bytes is None else "reserved",
-        confirmed=slot.confirmed,
-    )

@@ -22,6 +22,7 @@ from cdc_outbox.databases.facts import (
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
 from cdc_outbox.databases.quoting import quote
+from cdc_outbox.databases.slots import ReplicationSlots, read_slots
 from cdc_outbox.databases.sql import load
 from cdc_outbox.spec import Spec
 
@@ -66,20 +67,20 @@ class PostgresqlDatabase:
     def read_surroundings(self) -> DatabaseFacts:
         """Read all but what the outbox holds, which not everybody may."""
         spec, outbox = self._spec, self._spec.outbox
-        [(version, wal_level, database)] = self._ask("server")
-        [(free_slots,)] = self._ask("free_slots")
+        [(version, wal_level)] = self._ask("server")
+        slots = self.read_slots()
         role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
-            database=database,
-            free_slots=free_slots,
+            database=slots.database,
+            free_slots=slots.free,
             role=ConnectorRoleFacts(*role[0]) if role else None,
             table=self._read_table(),
             publication=self._read_publication(),
-            slot=self.find_slot(),
+            slot=slots.find(spec.database.slot),
             written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
-            server=self._read_server(),
+            server=self._read_server(slots),
             **self._read_heartbeat(),
         )
 
@@ -104,7 +105,7 @@ class PostgresqlDatabase:
         [(there, callable_)] = self._ask("heartbeat", function=function, role=spec.database.user)
         return {"has_heartbeat": there, "may_write_heartbeat": callable_}
 
-    def _read_server(self) -> ServerFacts:
+    def _read_server(self, slots: ReplicationSlots) -> ServerFacts:
         [(standby, senders, encoding, plugins, idle, timeout, wal, slot_wal, awaits)] = self._ask("server_state")
         return ServerFacts(
             is_standby=standby,
@@ -116,8 +117,8 @@ class PostgresqlDatabase:
             max_wal_bytes=wal,
             max_slot_wal_bytes=slot_wal,
             awaits_standbys=awaits,
-            wal_end=self.find_wal_end(),
-            idle_slots={name: int(kept) for name, kept in self._ask("idle_slots", slot=self._spec.database.slot)},
+            wal_end=slots.log_end,
+            idle_slots=slots.idle(self._spec.database.slot),
             open_for_long=[
                 OpenTransaction(name=name, since=since, is_prepared=prepared)
                 for name, since, prepared in self._ask("open_for_long", seconds=LONG_OPEN_SECONDS)
@@ -143,19 +144,13 @@ class PostgresqlDatabase:
             keys=[key for (key,) in self._ask("keys", table=name)],
         )
 
-    def find_slot(self) -> SlotFacts | None:
-        """Return the slot as it is now."""
-        rows = self._ask("slot", slot=self._spec.database.slot)
-        if not rows:
-            return None
-        plugin, database, reader, wal_status, confirmed, restart, *rest = rows[0]
-        confirmed, restart = (Lsn.parse(text) if text else None for text in (confirmed, restart))
-        return SlotFacts(plugin, database, reader, wal_status, confirmed, restart, *rest)
+    def read_slots(self) -> ReplicationSlots:
+        """Return the server's slots as they are now."""
+        return read_slots(self._connection, self._driver)
 
-    def find_wal_end(self) -> Lsn:
-        """Return where the server's log ends now; on a standby, where it has come to."""
-        [(lsn,)] = self._ask("wal_end")
-        return Lsn.parse(lsn)
+    def find_slot(self) -> SlotFacts | None:
+        """Return the pipeline's slot as it is now."""
+        return self.read_slots().find(self._spec.database.slot)
 
     def create_slot(self, *, timeout_seconds: float) -> Lsn:
         """Create the slot and return where it starts: what commits from here on will be published.

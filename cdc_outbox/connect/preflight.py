@@ -184,7 +184,7 @@ def _check_hole(
     state = SlotState(
         slot=facts.slot,
         stored=stored_offset(connected.offsets, topic_prefix=spec.topic_prefix) if connected else None,
-        wal_end=database.find_wal_end(),
+        wal_end=database.read_slots().log_end,
         written=facts.written if facts.table else WrittenFacts(),
         republishing=bool(connected and connected.connector and connected.connector.is_republishing),
     )

@@ -29,7 +29,7 @@ def refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, client: Conn
     if client is None or client.find_config(spec.name) is None:
         return
     stored = stored_offset(client.find_offsets(spec.name), topic_prefix=spec.topic_prefix)
-    hole = find_hole(spec.database.slot, SlotState(slot=slot, stored=stored, wal_end=database.find_wal_end()))
+    hole = find_hole(spec.database.slot, SlotState(slot=slot, stored=stored, wal_end=database.read_slots().log_end))
     if hole is not None:
         raise ConnectorInvalidError(f"{hole.text} Nothing was changed", hint=hint)
 

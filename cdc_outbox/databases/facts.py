@@ -155,35 +155,45 @@ class PublicationFacts:
     tables: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotFacts:
-    """The replication slot.
+    """A replication slot, and where the server's log ended when it was read.
 
     Args:
+        plugin: Empty for a physical slot.
+        database: Empty for a physical slot.
         reader: The server's process that reads it for somebody, 0 if nobody does.
+        reader_since: When that process began, as the server spells it; empty where it does not tell this role.
         wal_status: ``lost`` when the WAL it needs is gone.
         confirmed: What lies before it was confirmed and is never sent again.
         restart: The WAL from here on is kept for it.
+        log_end: On a standby, where the log has come to.
         invalidation: Why it cannot be read any more, where the server says so.
         safe_bytes: How much may still be written until it is given up, ``None`` for any amount.
         is_temporary: Whether it goes with the session that made it.
         is_two_phase: Whether prepared transactions are sent before they are committed.
         outlives_failover: Whether standbys keep a copy of it; ``None`` where the server knows nothing of that.
         is_copy: Whether it is such a copy.
+        lag_seconds: How long its reader took to confirm what it confirmed last, or for how long nobody has read it;
+            ``None`` where the server does not tell: it rests, is older than PostgreSQL 17, or the role may not see it.
     """
 
+    name: str
     plugin: str
     database: str
     reader: int
+    reader_since: str = ""
     wal_status: str
     confirmed: Lsn | None
     restart: Lsn | None = None
+    log_end: Lsn
     invalidation: str = ""
     safe_bytes: int | None = None
     is_temporary: bool = False
     is_two_phase: bool = False
     outlives_failover: bool | None = None
     is_copy: bool = False
+    lag_seconds: float | None = None
 
     @property
     def active(self) -> bool:
@@ -194,6 +204,18 @@ class SlotFacts:
     def is_unread(self) -> bool:
         """Whether nobody reads it now, and it could be read."""
         return not self.active and self.wal_status != "lost"
+
+    @property
+    def unconfirmed_bytes(self) -> int | None:
+        """How much of the log its reader has not confirmed; ``None`` before the first time."""
+        return None if self.confirmed is None else max(0, self.log_end.value - self.confirmed.value)
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """How much of the log the server keeps on its disk for it; ``None`` if it keeps none any more."""
+        if self.wal_status in {"", "lost"}:
+            return None
+        return 0 if self.restart is None else max(0, self.log_end.value - self.restart.value)
 
 
 @dataclass(frozen=True, slots=True)

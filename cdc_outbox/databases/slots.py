@@ -1,9 +1,10 @@
-"""How far a slot is behind its server's log, where that ends, and whether there is anything to publish."""
+"""The one reader of replication slots, and whether a table holds anything to publish."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
-from cdc_outbox.databases.facts import COUNTED_ROWS
+from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
+from cdc_outbox.databases.facts import COUNTED_ROWS, SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import TableName
@@ -11,52 +12,79 @@ from cdc_outbox.errors import DatabaseAccessError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlotLag:
-    """A slot's lag.
+class ReplicationSlots:
+    """All slots of a server at one moment.
 
     Args:
-        unconfirmed_bytes: Of the log, behind what its reader has confirmed; ``None`` before the first time.
-        kept_bytes: Of the log that the server keeps on its disk for the slot; ``None`` if it keeps none any more.
-        confirmed: What its reader has confirmed; all before it is given away.
-        log_end: Where the server's log ends.
-        seconds: How long its reader took to confirm what it confirmed last, or for how long nobody has read it;
-            ``None`` where the server does not tell: it rests, is older than PostgreSQL 17, or the role may not see it.
+        database: The one that was asked.
+        log_end: Where the server's log ends; on a standby, where it has come to.
+        limit: How many slots the server may have.
+        slots: By name, in the order of names.
     """
 
-    slot: str
-    active: bool
-    unconfirmed_bytes: int | None
-    kept_bytes: int | None
-    confirmed: Lsn | None
+    database: str
     log_end: Lsn
-    seconds: float | None = None
+    limit: int
+    slots: Mapping[str, SlotFacts]
+
+    @property
+    def free(self) -> int:
+        """How many more slots there may be."""
+        return self.limit - len(self.slots)
+
+    def find(self, name: str) -> SlotFacts | None:
+        """Return the slot of a name."""
+        return self.slots.get(name)
+
+    def others(self, name: str) -> list[SlotFacts]:
+        """Return the database's other slots that a connector could read."""
+        return [
+            slot
+            for slot in self.slots.values()
+            if slot.name != name and slot.plugin == "pgoutput" and slot.database == self.database
+        ]
+
+    def idle(self, name: str) -> Mapping[str, int]:
+        """Return those of the others that have no reader and keep WAL, each with the bytes of it."""
+        return {
+            slot.name: slot.kept_bytes
+            for slot in self.others(name)
+            if slot.kept_bytes is not None and not slot.active and not slot.is_temporary
+        }
 
 
-def find_lag(connection: AnyConnection, driver: TransactionDriver, slot: str) -> SlotLag | None:
-    """Return a slot's lag, ``None`` if there is no such slot."""
-    statement = load(driver.dialect, "lag")["lag"].render({}, driver.style)
+def read_slots(connection: AnyConnection, driver: TransactionDriver) -> ReplicationSlots:
+    """Return PostgreSQL's slots as they are now."""
+    statement = load(driver.dialect, "slots")["slots"].render({}, driver.style)
     with translated_for_operator():
-        rows = driver.fetch(connection, statement, {"slot": slot})
-    if not rows:
-        return None
-    active, unconfirmed, kept, confirmed, log_end, seconds = rows[0]
-    return SlotLag(
-        slot=slot,
-        active=active,
-        unconfirmed_bytes=unconfirmed,
-        kept_bytes=kept,
+        rows = driver.fetch(connection, statement, {})
+    database, end, limit = rows[0][:3]
+    log_end = Lsn.parse(end)
+    found = [_slot(row[3:], log_end) for row in rows if row[3] is not None]
+    return ReplicationSlots(database=database, log_end=log_end, limit=limit, slots={slot.name: slot for slot in found})
+
+
+def _slot(row: Row, log_end: Lsn) -> SlotFacts:
+    name, plugin, database, reader, since, wal_status, confirmed, restart, *kinds, seconds = row
+    invalidation, safe_bytes, temporary, two_phase, failover, synced = kinds
+    return SlotFacts(
+        name=name,
+        plugin=plugin,
+        database=database,
+        reader=reader,
+        reader_since=since,
+        wal_status=wal_status,
         confirmed=Lsn.parse(confirmed) if confirmed else None,
-        log_end=Lsn.parse(log_end),
-        seconds=None if seconds is None else max(0.0, seconds),
+        restart=Lsn.parse(restart) if restart else None,
+        log_end=log_end,
+        invalidation=invalidation,
+        safe_bytes=safe_bytes,
+        is_temporary=temporary,
+        is_two_phase=two_phase,
+        outlives_failover=failover,
+        is_copy=synced,
+        lag_seconds=None if seconds is None else max(0.0, seconds),
     )
-
-
-def find_log(connection: AnyConnection, driver: TransactionDriver) -> tuple[str, Lsn]:
-    """Return the database's name, and where its server's log ends; on a standby, where it has come to."""
-    statement = load(driver.dialect, "lag")["log"].render({}, driver.style)
-    with translated_for_operator():
-        [(database, log_end)] = driver.fetch(connection, statement, {})
-    return database, Lsn.parse(log_end)
 
 
 def count_rows(connection: AnyConnection, driver: TransactionDriver, table: TableName) -> int:
@@ -65,7 +93,7 @@ def count_rows(connection: AnyConnection, driver: TransactionDriver, table: Tabl
     Raises:
         DatabaseAccessError: Row-level security shows none of them.
     """
-    statements = load(driver.dialect, "lag")
+    statements = load(driver.dialect, "slots")
     with translated_for_operator():
         [(may_read, hides_rows)] = driver.fetch(
             connection, statements["table"].render({}, driver.style), {"table": table.quoted}

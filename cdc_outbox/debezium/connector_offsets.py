@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.databases.binlog import BinlogPosition
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.debezium.config import BINLOG, ConnectorKind, kind_of
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 
@@ -71,7 +71,7 @@ class ConnectorPosition:
 
     config: Mapping[str, str]
     offsets: Sequence[Mapping[str, Any]]
-    slot: SlotLag | None = None
+    slot: SlotFacts | None = None
     is_asked: bool = False
 
     @property
@@ -188,7 +188,7 @@ def _judge_lsn(position: ConnectorPosition, target: Lsn | None, stored: Position
         )
     if slot.confirmed is not None and target < slot.confirmed:
         raise ConnectorInvalidError(
-            f"the slot {slot.slot} has given away what lies before {slot.confirmed}: from {target} nothing comes again",
+            f"the slot {slot.name} has given away what lies before {slot.confirmed}: from {target} nothing comes again",
             hint=_REPUBLISH,
         )
     # The offset, wherever the slot is: behind it, what lies between was published; ahead of it, nobody has read that.

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cdc_outbox.connect.client import ConnectClient
@@ -147,28 +146,7 @@ def _utc(time: datetime | None) -> datetime | None:
     return None if time is None else time.astimezone(UTC).replace(tzinfo=None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """A replication slot, as far as it can prove anything.
-
-    Args:
-        plugin: Empty for a physical slot.
-        database: Empty for a physical slot.
-        wal_status: ``lost`` when it was invalidated, most often because the WAL that it needs is gone.
-        reason: Why it was invalidated, where the server says so.
-        confirmed: ``None`` where it confirms nothing.
-        reader: The connection that reads it, empty for none.
-    """
-
-    plugin: str
-    database: str
-    wal_status: str
-    reason: str
-    confirmed: Lsn | None
-    reader: str
-
-
-def delivery_of(name: str, slot: Slot | None, *, database: str) -> DeliveryProof[Lsn]:
+def delivery_of(name: str, slot: SlotFacts | None, *, database: str) -> DeliveryProof[Lsn]:
     """Return how far a slot has come.
 
     Args:
@@ -180,20 +158,26 @@ def delivery_of(name: str, slot: Slot | None, *, database: str) -> DeliveryProof
     defect = _defect(slot, database)
     if slot is None or slot.confirmed is None or defect:
         raise UnprovenDeliveryError(f"the slot {name} {defect or 'confirms nothing'}; nothing was deleted")
+    process = str(slot.reader) if slot.active else ""
     return DeliveryProof(
-        kind="slot", name=name, confirmed=slot.confirmed, reader=slot.reader, read_by=_read_by(slot.reader)
+        kind="slot",
+        name=name,
+        confirmed=slot.confirmed,
+        # A number alone could be that of an earlier process.
+        reader=f"{process} {slot.reader_since}".strip(),
+        read_by=f"process {process}" if process else "",
     )
 
 
-def _defect(slot: Slot | None, database: str) -> str:
+def _defect(slot: SlotFacts | None, database: str) -> str:
     if slot is None:
         return "does not exist"
     if slot.plugin != "pgoutput":
         return f"is one of the plugin {slot.plugin}, not of pgoutput" if slot.plugin else "is a physical one"
     if slot.database != database:
         return f"belongs to the database {slot.database!r}, not to {database!r}"
-    if slot.wal_status == "lost" or slot.reason:
-        return f"is lost ({slot.reason})" if slot.reason else "is lost: WAL that it needs is gone"
+    if slot.wal_status == "lost" or slot.invalidation:
+        return f"is lost ({slot.invalidation})" if slot.invalidation else "is lost: WAL that it needs is gone"
     return ""
 
 
@@ -245,7 +229,7 @@ class SlotProofSource:
                 hint=f"`cdc-outbox plan` shows how it differs from the spec. Deploy it, and then: {REPUBLISH}",
             )
         stored = stored_offset(connected.offsets, topic_prefix=found.config.get("topic.prefix", ""))
-        wal_end, owes = self._facts.find_wal_end(), found.is_republishing
+        wal_end, owes = self._facts.read_slots().log_end, found.is_republishing
         hole = find_hole(self._name, SlotState(slot=slot, stored=stored, wal_end=wal_end, republishing=owes))
         if hole is not None:
             raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
@@ -268,19 +252,8 @@ class SlotProofSource:
 
     def find_delivery(self) -> DeliveryProof[Lsn]:
         """Return how far the slot has come."""
-        rows = self._ask("slot", slot=self._name)
-        if not rows:
-            return delivery_of(self._name, None, database="")
-        *texts, confirmed, reader, database = rows[0]
-        slot = Slot(
-            plugin=texts[0],
-            database=texts[1],
-            wal_status=texts[2],
-            reason=texts[3],
-            confirmed=Lsn.parse(confirmed) if confirmed else None,
-            reader=reader,
-        )
-        return delivery_of(self._name, slot, database=database)
+        slots = self._facts.read_slots()
+        return delivery_of(self._name, slots.find(self._name), database=slots.database)
 
     def look(self, reader: str) -> Checkpoint[Lsn]:
         """Take a checkpoint; it costs nothing, and holds nothing back."""
@@ -293,8 +266,9 @@ class SlotProofSource:
             for name, since in self._ask("running", oldest=checkpoint.oldest):
                 yield "held back", f"{name} has been running since {since:%Y-%m-%d %H:%M:%S%z}"
         if counts.gone:
-            for name, confirmed in self._ask("behind", slot=self._name, position=str(checkpoint.position)):
-                yield "also", f"the slot {name} is at {confirmed}, behind the checkpoint; {_OTHER_SLOT}"
+            for slot in self._facts.read_slots().others(self._name):
+                if slot.confirmed is not None and slot.confirmed < checkpoint.position:
+                    yield "also", f"the slot {slot.name} is at {slot.confirmed}, behind the checkpoint; {_OTHER_SLOT}"
 
 
 class CheckpointTable:
@@ -379,8 +353,3 @@ def slot_pruning(
         memory=CheckpointTable(slot, database),
         parts=PartsByTransaction(database, outbox, report),
     )
-
-
-def _read_by(reader: str) -> str:
-    """Say who reads a slot; when its connection began is nobody's interest."""
-    return f"process {reader.split(maxsplit=1)[0]}" if reader else ""

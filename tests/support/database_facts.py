@@ -50,4 +50,12 @@ GOOD = DatabaseFacts(
 )
 
 
-SLOT = SlotFacts("pgoutput", "orders", reader=0, wal_status="reserved", confirmed=Lsn(1))
+SLOT = SlotFacts(
+    name="orders_outbox",
+    plugin="pgoutput",
+    database="orders",
+    reader=0,
+    wal_status="reserved",
+    confirmed=Lsn(1),
+    log_end=Lsn(1),
+)

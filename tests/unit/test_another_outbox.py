@@ -63,7 +63,9 @@ def test_a_doctor_says_it_once(mode: str) -> None:
 
 
 def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    database: Any = Mock(read_surroundings=Mock(return_value=NO_TABLE), find_wal_end=Mock(return_value=None))
+    database: Any = Mock(
+        read_surroundings=Mock(return_value=NO_TABLE), read_slots=Mock(return_value=Mock(log_end=None))
+    )
     connected = Connected(connector=Found(RUNS, ConnectorStatus("RUNNING", ())), offsets=[])
     monkeypatch.setattr(preflight, "PostgresqlDatabase", lambda *_: database)
     nothing: Any = None

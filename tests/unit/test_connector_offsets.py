@@ -1,29 +1,29 @@
 """What it means that a connector goes on elsewhere, of values."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cdc_outbox.databases.binlog import BinlogPosition
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.debezium.config import ConnectorKind
 from cdc_outbox.debezium.connector_offsets import ConnectorPosition, assess_reset, assess_set, position_in, read_offset
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
+from tests.support.database_facts import SLOT
 
 
 def standing(
-    kind: ConnectorKind, offset: dict[str, Any] | None, slot: SlotLag | None = None, **config: str
+    kind: ConnectorKind, offset: dict[str, Any] | None, slot: SlotFacts | None = None, **config: str
 ) -> ConnectorPosition:
     stored = [] if offset is None else [{"partition": {"server": "orders"}, "offset": offset}]
     settings = {"connector.class": kind.value, "topic.prefix": "orders", "snapshot.mode": "no_data"} | config
     return ConnectorPosition(config=settings, offsets=stored, slot=slot, is_asked=kind is ConnectorKind.POSTGRESQL)
 
 
-def slot(confirmed: int) -> SlotLag:
-    return SlotLag(
-        slot="s", active=False, unconfirmed_bytes=0, kept_bytes=0, confirmed=Lsn(confirmed), log_end=Lsn(1000)
-    )
+def slot(confirmed: int) -> SlotFacts:
+    return replace(SLOT, confirmed=Lsn(confirmed), log_end=Lsn(1000))
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.operations.delivery_proof import Checkpoint, DeliveryProof, decide
 from cdc_outbox.operations.prune import PruneOptions
-from cdc_outbox.operations.prune_by_slot import Slot, delivery_of, ends_at
+from cdc_outbox.operations.prune_by_slot import delivery_of, ends_at
+from tests.support import database_facts
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-SLOT = Slot(plugin="pgoutput", database="orders", wal_status="reserved", reason="", confirmed=Lsn(7), reader="42")
+SLOT = replace(database_facts.SLOT, confirmed=Lsn(7), reader=42, reader_since="1700000000.25")
 
 
 def mark(position: int, reader: str = "42") -> Checkpoint[int]:
@@ -73,7 +75,7 @@ def test_only_a_mark_that_its_own_reader_passed_counts(
 def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
     found = delivery_of("orders_outbox", SLOT, database="orders")
     assert found == DeliveryProof(
-        kind="slot", name="orders_outbox", confirmed=Lsn(7), reader="42", read_by="process 42"
+        kind="slot", name="orders_outbox", confirmed=Lsn(7), reader="42 1700000000.25", read_by="process 42"
     )
 
 
@@ -85,11 +87,11 @@ def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
         (replace(SLOT, plugin="", database=""), "is a physical one"),
         (replace(SLOT, database="shipping"), "belongs to the database 'shipping', not to 'orders'"),
         (replace(SLOT, wal_status="lost"), "is lost: WAL that it needs is gone"),
-        (replace(SLOT, wal_status="lost", reason="idle_timeout"), "is lost (idle_timeout)"),
+        (replace(SLOT, wal_status="lost", invalidation="idle_timeout"), "is lost (idle_timeout)"),
         (replace(SLOT, confirmed=None), "confirms nothing"),
     ],
 )
-def test_a_slot_that_can_prove_nothing_is_refused(slot: Slot | None, words: str) -> None:
+def test_a_slot_that_can_prove_nothing_is_refused(slot: SlotFacts | None, words: str) -> None:
     with pytest.raises(UnprovenDeliveryError, match="nothing was deleted") as caught:
         delivery_of("orders_outbox", slot, database="orders")
     assert words in str(caught.value)

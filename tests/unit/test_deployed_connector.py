@@ -10,8 +10,8 @@ from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.deployed_connector import DeployedConnector
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.facts import SlotFacts
-from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
+from tests.support.database_facts import SLOT
 
 TIMINGS = Timings(timeout_seconds=0.3, poll_seconds=0.01, failed_seconds=0.05, linger_seconds=0.01)
 PATIENT = replace(TIMINGS, timeout_seconds=30)
@@ -49,7 +49,7 @@ class Server:
 
     def find_slot(self) -> SlotFacts:
         reader = self.readers.pop(0) if len(self.readers) > 1 else self.readers[0]
-        return SlotFacts("pgoutput", "orders", reader, "reserved", Lsn(1))
+        return replace(SLOT, reader=reader)
 
 
 def reader(client: Any, server: Any, timings: Timings = TIMINGS) -> DeployedConnector:

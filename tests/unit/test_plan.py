@@ -25,6 +25,7 @@ from cdc_outbox.debezium.slot_plan import (
     stored_offset,
 )
 from cdc_outbox.errors import CdcOutboxError, DatabaseAccessError, DatabaseUnavailableError, UnpublishedEventsError
+from tests.support.database_facts import SLOT
 
 REPUBLISHING = {"snapshot.mode": "initial_only", "snapshot.select.statement.overrides": "public.outbox"}
 NOTHING = WrittenFacts()
@@ -34,7 +35,7 @@ KEPT_NONE = WrittenFacts(rows=0, has_heads=True, keeps_rows=False)
 
 
 def slot(confirmed: int = 100, *, wal_status: str = "reserved", active: bool = False) -> SlotFacts:
-    return SlotFacts("pgoutput", "orders", reader=7 if active else 0, wal_status=wal_status, confirmed=Lsn(confirmed))
+    return replace(SLOT, reader=7 if active else 0, wal_status=wal_status, confirmed=Lsn(confirmed))
 
 
 def at(lsn: int) -> StoredOffset:

@@ -6,10 +6,10 @@ import pytest
 
 from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.debezium.slot_plan import StoredOffset
+from tests.support import database_facts
 
-SLOT = SlotLag(slot="s", active=False, unconfirmed_bytes=1, kept_bytes=1, confirmed=Lsn(100), log_end=Lsn(400))
+SLOT = replace(database_facts.SLOT, name="s", confirmed=Lsn(100), log_end=Lsn(400))
 FITTING = Positions(
     config={"name": "orders", "slot.name": "s", "database.dbname": "orders", "snapshot.mode": "no_data"},
     slot=SLOT,
@@ -29,10 +29,10 @@ IN_SNAPSHOT = StoredOffset(Lsn(100), in_snapshot=True)
         (replace(FITTING, slot=None, config={**FITTING.config, "database.dbname": "${env:NAME}"}), "DB512"),
         (replace(FITTING, slot=None, stored=None), None),
         (replace(FITTING, slot=None, stored=None, rows=2), "DB511"),
-        (replace(FITTING, slot=replace(SLOT, kept_bytes=None), stored=None, rows=2), "DB511"),
-        (replace(FITTING, slot=replace(SLOT, kept_bytes=None)), "DB512"),
+        (replace(FITTING, slot=replace(SLOT, wal_status="lost"), stored=None, rows=2), "DB511"),
+        (replace(FITTING, slot=replace(SLOT, wal_status="lost")), "DB512"),
         (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101))), "DB513"),
-        (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101), active=True)), None),
+        (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101), reader=7)), None),
         (replace(FITTING, stored=StoredOffset(Lsn(501))), "DB514"),
         (replace(FITTING, stored=StoredOffset(Lsn(450))), None),
         (replace(FITTING, config={**FITTING.config, **OWING}), "DB515"),

@@ -12,6 +12,7 @@ from cdc_outbox.connect.plan import Found
 from cdc_outbox.connect.preflight import Connected, look_at_postgresql
 from cdc_outbox.databases.facts import ColumnFacts, DatabaseFacts, WrittenFacts
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.slots import ReplicationSlots
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
 from tests.support.specs import MINIMAL
@@ -34,8 +35,8 @@ class TellingDatabase:
     def read_written(self) -> WrittenFacts:
         return self._facts.written
 
-    def find_wal_end(self) -> Lsn:
-        return Lsn(1000)
+    def read_slots(self) -> ReplicationSlots:
+        return ReplicationSlots(database="orders", log_end=Lsn(1000), limit=1, slots={})
 
     def count_events_outside_slot(self, columns: Sequence[str]) -> int:
         return list(columns).index("id")

@@ -14,23 +14,22 @@ import pytest
 
 from cdc_outbox.cli import recover
 from cdc_outbox.connect.positions import Positions
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import SlotLag
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.render import render
 from cdc_outbox.debezium.slot_plan import StoredOffset
 from cdc_outbox.operations.heartbeats import Chain, Heartbeat, Stored
 from cdc_outbox.operations.recovery import Beating, History
 from cdc_outbox.spec import parse_spec
+from tests.support import database_facts
 from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import MINIMAL
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
 OFFSET = Lsn(50_000)
-SLOT = SlotLag(
-    slot="orders", active=True, unconfirmed_bytes=1, kept_bytes=1, confirmed=Lsn(40_000), log_end=Lsn(95_000)
-)
+SLOT = replace(database_facts.SLOT, name="orders", reader=7, confirmed=Lsn(40_000), log_end=Lsn(95_000))
 
 
 def beats(count: int, *, after: Heartbeat | None = None, branch: str = "a") -> list[Heartbeat]:
@@ -60,7 +59,7 @@ class Recovery:
     table: list[Heartbeat] = field(default_factory=list)
     now: datetime = BEGIN
     stored: Lsn | None = OFFSET
-    slot: SlotLag | None = SLOT
+    slot: SlotFacts | None = SLOT
     state: str = "RUNNING"
     config: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)

@@ -251,13 +251,13 @@ def test_looking_changes_nothing(fresh: Connection, dsn: str, spec: Path, monkey
     assert everything(fresh) == before
 
     # And nothing could be: what a look that went wrong would write is refused.
-    find_slot = PostgresqlDatabase.find_slot
+    read_slots = PostgresqlDatabase.read_slots
 
     def write(database: PostgresqlDatabase) -> Any:
         database._connection.execute(INSERT)
-        return find_slot(database)
+        return read_slots(database)
 
-    monkeypatch.setattr(PostgresqlDatabase, "find_slot", write)
+    monkeypatch.setattr(PostgresqlDatabase, "read_slots", write)
     done = run_here("preflight", str(spec), "--dsn", dsn)
     assert "cannot execute INSERT in a read-only transaction" in done.stderr
     assert everything(fresh) == before

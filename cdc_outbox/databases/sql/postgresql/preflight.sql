@@ -1,8 +1,7 @@
 -- name: server
 select
     cast(pg_catalog.current_setting('server_version_num') as integer),
-    pg_catalog.current_setting('wal_level'),
-    current_database()
+    pg_catalog.current_setting('wal_level')
 
 -- name: server_state
 -- What a version does not know is null.
@@ -33,9 +32,6 @@ from (
 ) as open_transactions
 order by since
 limit 10
-
--- name: wal_end
-select cast(case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end as text)
 
 -- name: role
 -- On Amazon's RDS nobody has the attribute, and members of these roles may replicate all the same.
@@ -217,46 +213,6 @@ left join pg_publication_tables as member
     and member.schemaname = :schema
     and member.tablename = :table
 where publication.pubname = :publication
-
--- name: slot
--- As JSON it can be asked for what came with PostgreSQL 16, 17 and 18.
-select
-    slot.plugin,
-    slot.database,
-    coalesce(slot.active_pid, 0),
-    coalesce(slot.wal_status, ''),
-    cast(slot.confirmed_flush_lsn as text),
-    cast(slot.restart_lsn as text),
-    coalesce(
-        pg_catalog.to_jsonb(slot) ->> text 'invalidation_reason',
-        case when pg_catalog.to_jsonb(slot) ->> text 'conflicting' = 'true' then 'conflict' end,
-        ''
-    ),
-    slot.safe_wal_size,
-    slot.temporary,
-    coalesce(cast(pg_catalog.to_jsonb(slot) ->> text 'two_phase' as boolean), false),
-    cast(pg_catalog.to_jsonb(slot) ->> text 'failover' as boolean),
-    coalesce(cast(pg_catalog.to_jsonb(slot) ->> text 'synced' as boolean), false)
-from pg_replication_slots as slot
-where slot.slot_name = :slot
-
--- name: idle_slots
-select
-    slot.slot_name,
-    coalesce(
-        case when pg_is_in_recovery() then pg_last_wal_replay_lsn() else pg_current_wal_lsn() end - slot.restart_lsn, 0
-    )
-from pg_replication_slots as slot
-where slot.database = current_database()
-    and slot.plugin = 'pgoutput'
-    and slot.slot_name <> :slot
-    and not slot.active
-    and not slot.temporary
-    and slot.wal_status <> 'lost'
-order by slot.slot_name
-
--- name: free_slots
-select cast(pg_catalog.current_setting('max_replication_slots') as integer) - count(*) from pg_replication_slots
 
 -- name: written
 select count(*) from (select from {outbox} limit :limit) as some_rows

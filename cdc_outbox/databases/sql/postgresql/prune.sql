@@ -1,21 +1,3 @@
--- name: slot
--- Why a slot was invalidated is said since PostgreSQL 17; as JSON it can be asked for in any version.
--- When its reader began tells two processes of one number apart; to a role without pg_read_all_stats it is null.
-select
-    coalesce(slot.plugin, ''),
-    coalesce(slot.database, ''),
-    coalesce(slot.wal_status, ''),
-    coalesce(pg_catalog.to_jsonb(slot) ->> text 'invalidation_reason', ''),
-    cast(slot.confirmed_flush_lsn as text),
-    case
-        when slot.active_pid is null then ''
-        else pg_catalog.concat_ws(' ', slot.active_pid, extract(epoch from reader.backend_start))
-    end,
-    current_database()
-from pg_replication_slots as slot
-left join pg_stat_activity as reader on reader.pid = slot.active_pid
-where slot.slot_name = :slot
-
 -- name: look
 -- The snapshot is taken before the position is read, and a transaction writes its commit before a snapshot sees it:
 -- whatever is older than the snapshot's oldest transaction lies before the position.
@@ -54,15 +36,6 @@ union all
 select pg_catalog.concat('the prepared transaction ', gid, ' (database ', database, ')'), prepared
 from pg_prepared_xacts
 where transaction = cast(cast(cast(:oldest as text) as xid8) as xid)
-
--- name: behind
-select slot_name, cast(confirmed_flush_lsn as text)
-from pg_replication_slots
-where plugin = 'pgoutput'
-    and database = current_database()
-    and slot_name <> :slot
-    and confirmed_flush_lsn < cast(:position as pg_lsn)
-order by slot_name
 
 -- name: count
 select
