@@ -33,7 +33,8 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
-from cdc_outbox.databases.introspection import Catalog, PublicationCatalog, TableCatalog
+from cdc_outbox.databases.facts import PublicationFacts, TableFacts
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import script, turn, upgrade
 from cdc_outbox.databases.roles import roles_script
 from cdc_outbox.databases.sql import comment
@@ -271,7 +272,7 @@ def _create(
     return ExitCode.FAILED if partitions and partitions["missed"] else ExitCode.DONE
 
 
-def _find_publication(spec: Spec | None, catalog: Catalog) -> PublicationCatalog | None:
+def _find_publication(spec: Spec | None, catalog: Catalog) -> PublicationFacts | None:
     """Return the publication as it is, ``None`` where it does not exist or none is wanted."""
     if spec is None or not spec.database.publication:
         return None
@@ -288,7 +289,7 @@ def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None
         OutboxError: The publication has another outbox, and not this one.
     """
     found, name, table = _find_publication(spec, catalog), spec.database.publication, spec.outbox.table
-    if found is not None and found.outboxes and not found.has_outbox and not shares:
+    if found is not None and found.outboxes and not found.has(spec.outbox) and not shares:
         raise OutboxError(
             f"the publication {name} is of another outbox, {enumerated(found.outboxes)}, and {table} is not in it; "
             "nothing was changed",
@@ -297,23 +298,23 @@ def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None
         )
 
 
-def _publication_line(spec: Spec, before: PublicationCatalog | None) -> str:
+def _publication_line(spec: Spec, before: PublicationFacts | None) -> str:
     """Say what became of the publication."""
     name = f"publication {spec.database.publication}"
     if before is None:
         return f"{name}: made"
     others = (*before.outboxes, *before.tables)
-    done = "in place" if before.has_outbox else f"{spec.outbox.table} added"
+    done = "in place" if before.has(spec.outbox) else f"{spec.outbox.table} added"
     return f"{name}: {done}{f'; it also publishes {enumerated(others)}' if others else ''}"
 
 
-def _publication_content(spec: Spec | None, before: PublicationCatalog | None) -> dict[str, object] | None:
+def _publication_content(spec: Spec | None, before: PublicationFacts | None) -> dict[str, object] | None:
     if spec is None or not spec.database.publication:
         return None
     return {
         "name": spec.database.publication,
         "isNew": before is None,
-        "isTableAdded": before is None or not before.has_outbox,
+        "isTableAdded": before is None or not before.has(spec.outbox),
         "alsoPublishes": [] if before is None else [*before.outboxes, *before.tables],
     }
 
@@ -331,7 +332,7 @@ def _known_columns(spec: Spec | None, catalog: Catalog) -> Collection[str]:
     return () if found is None else found.columns
 
 
-def _refuse_other_shape(table: OutboxTable, found: TableCatalog | None, dialect: Dialect) -> None:
+def _refuse_other_shape(table: OutboxTable, found: TableFacts | None, dialect: Dialect) -> None:
     name = table.table_in(dialect)
     if found is None and table.adopted:
         raise TableNotFoundError(

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.slots import count_rows, read_slots
+from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.config import listed, slot_of
 from cdc_outbox.debezium.connector_offsets import READS_NOTHING
@@ -82,7 +83,8 @@ def find_positions(
     now = read_slots(connection, driver)
     found = Positions(config=config, slot=slot, stored=stored, log_end=now.log_end, database=now.database)
     if stored is None and (slot is None or slot.kept_bytes is None) and _reads_no_rows(config):
-        return replace(found, rows=sum(count_rows(connection, driver, table) for table in _tables(config)))
+        with translated_for_operator():
+            return replace(found, rows=sum(map(Catalog(connection, driver).count_visible_rows, _tables(config))))
     return found
 
 

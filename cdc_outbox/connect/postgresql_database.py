@@ -9,16 +9,13 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
 from cdc_outbox.databases.facts import (
     COUNTED_ROWS,
-    ColumnFacts,
-    ConnectorRoleFacts,
     DatabaseFacts,
     OpenTransaction,
-    PublicationFacts,
     ServerFacts,
     SlotFacts,
-    TableFacts,
     WrittenFacts,
 )
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
 from cdc_outbox.databases.quoting import quote
@@ -51,8 +48,8 @@ class PostgresqlDatabase:
         self._connection = connection
         self._driver = driver
         self._spec = spec
-        others = "also_published"  # which `init` asks too
-        self._statements = {**load(driver.dialect, "preflight"), others: load(driver.dialect, "catalog")[others]}
+        self._statements = load(driver.dialect, "preflight")
+        self._catalog = Catalog(connection, driver)
 
     def refuse_changes(self) -> None:
         """Let nothing that is asked from now on change anything, nor take long; for all of the connection's life."""
@@ -69,40 +66,30 @@ class PostgresqlDatabase:
         spec, outbox = self._spec, self._spec.outbox
         [(version, wal_level)] = self._ask("server")
         slots = self.read_slots()
-        role = self._ask("role", role=spec.database.user, table=outbox.table.quoted)
+        with translated_for_operator():
+            role = self._catalog.find_connector_role(spec.database.user, outbox.table)
+            table = self._catalog.find_table(outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table)
+            publication = self._catalog.find_publication(outbox, spec.database.publication)
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
             database=slots.database,
             free_slots=slots.free,
-            role=ConnectorRoleFacts(*role[0]) if role else None,
-            table=self._read_table(),
-            publication=self._read_publication(),
+            role=role,
+            table=table,
+            publication=publication,
             slot=slots.find(spec.database.slot),
             written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
             server=self._read_server(slots),
             **self._read_heartbeat(),
         )
 
-    def _read_publication(self) -> PublicationFacts | None:
-        name, outbox = self._spec.database.publication, self._spec.outbox
-        names = {"publication": name, "outbox": outbox.table.quoted}
-        found = self._ask("publication", **names, schema=outbox.table.schema, table=outbox.name)
-        if not found:
-            return None
-        others = self._ask("also_published", **names)
-        return replace(
-            PublicationFacts(*found[0]),
-            outboxes=[f"{schema}.{table}" for schema, table, is_outbox in others if is_outbox],
-            tables=[f"{schema}.{table}" for schema, table, is_outbox in others if not is_outbox],
-        )
-
     def _read_heartbeat(self) -> dict[str, bool]:
         spec = self._spec
         if spec.heartbeat_topic is None:
             return {}
-        function = f"{spec.outbox.heartbeat.quoted}(text, interval)"
-        [(there, callable_)] = self._ask("heartbeat", function=function, role=spec.database.user)
+        with translated_for_operator():
+            there, callable_ = self._catalog.find_function(spec.outbox.heartbeat, spec.database.user)
         return {"has_heartbeat": there, "may_write_heartbeat": callable_}
 
     def _read_server(self, slots: ReplicationSlots) -> ServerFacts:
@@ -123,25 +110,6 @@ class PostgresqlDatabase:
                 OpenTransaction(name=name, since=since, is_prepared=prepared)
                 for name, since, prepared in self._ask("open_for_long", seconds=LONG_OPEN_SECONDS)
             ],
-        )
-
-    def _read_table(self) -> TableFacts | None:
-        outbox = self._spec.outbox
-        name = (outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table).quoted
-        table = self._ask("table", table=name)
-        if not table:
-            return None
-        kind, persistence, partition_of, children, refuses_deletes, rules, triggers = table[0]
-        return TableFacts(
-            kind=kind,
-            persistence=persistence,
-            columns={column: ColumnFacts(*facts) for column, *facts in self._ask("columns", table=name)},
-            partition_of=partition_of,
-            children=children,
-            refuses_deletes=refuses_deletes,
-            rules=rules,
-            triggers=triggers,
-            keys=[key for (key,) in self._ask("keys", table=name)],
         )
 
     def read_slots(self) -> ReplicationSlots:
@@ -171,11 +139,12 @@ class PostgresqlDatabase:
 
     def read_written(self) -> WrittenFacts:
         """Return what the outbox holds now."""
-        mode = self._spec.outbox.mode
-        [(rows,)] = [(0,)] if mode is OutboxMode.MESSAGE else self._ask("written", limit=COUNTED_ROWS)
-        [(heads_exist,)] = self._ask("heads_table", heads=self._spec.outbox.heads.quoted)
+        outbox = self._spec.outbox
+        with translated_for_operator():
+            rows = 0 if outbox.mode is OutboxMode.MESSAGE else self._catalog.count_rows(outbox.table)
+            heads_exist = self._catalog.exists(outbox.heads)
         has_heads = heads_exist and self._ask("heads")[0][0]
-        return WrittenFacts(rows, has_heads, keeps_rows=mode.keeps_rows)
+        return WrittenFacts(rows, has_heads, keeps_rows=outbox.mode.keeps_rows)
 
     def count_forgotten(self) -> int:
         """Return how many rows without a number are older than what consumers remember, up to :data:`COUNTED_ROWS`.

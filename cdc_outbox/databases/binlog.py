@@ -1,9 +1,11 @@
-"""A place in MariaDB's or MySQL's log, and what is known of that log."""
+"""MariaDB's or MySQL's log and a place in it, and what its server says about a pipeline, as values."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
+
+from cdc_outbox.databases.facts import TableFacts
 
 _GTID = re.compile(r"[0-9]+-[0-9]+-[0-9]+")
 _FILE = re.compile(r".+\.([0-9]{6,})")
@@ -58,6 +60,52 @@ class Log:
         return bool(self.only and database not in self.only) or database in self.without
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountFacts:
+    """One of the accounts that the connector's user may log in by.
+
+    Args:
+        host: From where.
+        may: What it was granted, in small letters: ``select`` on the outbox, ``replication slave``, ``replication
+            client``.
+        has_roles: Whether it was granted roles, into which nobody looked.
+    """
+
+    host: str
+    is_locked: bool = False
+    may: frozenset[str] = frozenset()
+    has_roles: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinlogFacts:
+    """Everything that a preflight looks at; ``None`` for what does not exist, and what this role may not see.
+
+    Args:
+        has_gtids: Whether positions have a meaning on other servers too, in an order that is kept.
+        gtid_state: MariaDB's last GTID of each server in each domain, by commas; also of binlogs that were purged.
+        keep_seconds: How long a binlog is kept, 0 for ever.
+        replicas: The server ids of those who read the binlog and said so.
+        rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
+        unseen: What this role may not see, each with what it takes.
+    """
+
+    is_mariadb: bool
+    database: str
+    server_id: str
+    log: Log
+    row_image: str
+    is_compressed: bool
+    has_gtids: bool
+    keep_seconds: float
+    replicas: Sequence[str] | None
+    accounts: Sequence[AccountFacts] | None
+    table: TableFacts | None
+    rows: int = 0
+    gtid_state: str | None = None
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
 def missing_gtids(gtids: str, state: str) -> list[str]:
     """Return the GTIDs that a server's binlog has not come to.
 
@@ -79,12 +127,30 @@ def _parsed(gtid: str) -> tuple[str, int]:
     return server, int(number)
 
 
-def status_statement(version: str) -> str:
-    """Return the statement that this server calls the position by; MySQL 8.4 has dropped the old one."""
-    return "log_status" if has_new_names(version) else "master_status"
+def read_log(ask: Callable[[str], Sequence[Sequence[Any]] | None], version: str, written: str) -> Log:
+    """Return a server's binlog, which is written.
+
+    Args:
+        ask: Executes a statement of ``binlog.sql`` by its name; ``None`` where the role may not.
+        version: As the server spells it.
+        written: The format.
+    """
+    # MySQL 8.4 has dropped the old name.
+    status, files = ask("log_status" if has_new_names(version) else "master_status"), ask("files")
+    if not status:
+        return Log(on=True, format=written)
+    file, offset, only, without, *_ = status[0]
+    return Log(
+        on=True,
+        format=written,
+        end=BinlogPosition.of(file, int(offset)),
+        sizes={name: int(size) for name, size, *_ in files or ()},
+        only=_names_in(only),
+        without=_names_in(without),
+    )
 
 
-def names_in(listed: str) -> list[str]:
+def _names_in(listed: str) -> list[str]:
     """Return the databases of a filter."""
     return [name for name in listed.split(",") if name]
 

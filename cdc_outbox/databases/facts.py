@@ -1,11 +1,13 @@
-"""What PostgreSQL, MariaDB or MySQL says about a pipeline, as values; ``None`` for what does not exist."""
+"""What a database says about a pipeline, as values; ``None`` for what does not exist."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from cdc_outbox.databases.binlog import Log
+from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.table import OutboxTable, TableName
 
 COUNTED_ROWS = 100_000
 """Rows are counted up to here; beyond it "at least" says enough, and an outbox may hold billions."""
@@ -82,11 +84,14 @@ class ColumnFacts:
     """One column.
 
     Args:
-        type: As PostgreSQL spells it, without a length; of a domain, the type below it.
-        length: Of a ``varchar`` that has one.
+        type: As the database spells it, without a length; of a domain, the type below it.
+        length: Of a ``varchar`` that has one; on MariaDB and MySQL of every text, in characters.
         not_null: Whether it refuses nulls.
         is_generated: Whether the server computes it.
         is_enum: Whether its type is an enum.
+        declared: The type as it was declared, on MariaDB and MySQL as our statements spell it.
+        default: As the database spells it, there likewise as our statements do; empty for none.
+        charset: Of MariaDB or MySQL, empty where it holds no text.
     """
 
     type: str
@@ -94,30 +99,83 @@ class ColumnFacts:
     not_null: bool = True
     is_generated: bool = False
     is_enum: bool = False
+    declared: str = ""
+    default: str = ""
+    charset: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
-    """The outbox table as it is; of events that are messages, the head table.
+class IndexFacts:
+    """One index.
 
     Args:
-        kind: ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``).
-        persistence: ``p`` for permanent; nothing else reaches the log (``pg_class.relpersistence``).
+        is_whole: Whether it leaves out no row, and has columns only.
+        columns: Those that are indexed; of a prefix with its length, such as ``id(10)``.
+    """
+
+    name: str
+    is_primary: bool
+    is_unique: bool
+    is_valid: bool
+    is_whole: bool
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFacts:
+    """One partition.
+
+    Args:
+        bounds: As PostgreSQL spells them.
+        may_drop: Whether it holds rows itself, and this role may drop it.
+    """
+
+    schema: str
+    name: str
+    bounds: str
+    may_drop: bool
+
+    @property
+    def table(self) -> TableName:
+        """Its name, as a table of ours.
+
+        Raises:
+            ConfigError: It holds a control character.
+        """
+        return TableName(schema=self.schema, name=self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFacts:
+    """One table; of a view as far as it has the like.
+
+    Args:
+        kind: On PostgreSQL ``r`` for a table, ``p`` for a partitioned one (``pg_class.relkind``); on MariaDB and MySQL
+            ``BASE TABLE``.
+        is_transactional: Whether a transaction that fails leaves nothing in it.
+        persistence: ``p`` for permanent; nothing else reaches PostgreSQL's log (``pg_class.relpersistence``).
+        indexes: In the order of their names.
+        settings: By name: PostgreSQL's storage parameters; elsewhere the engine, or whether types are held.
+        partition_key: ``RANGE (id)``, empty for a table that is not partitioned.
+        partitions: Those that it has.
         partition_of: The table that it is a partition of, empty for none.
         children: Tables that inherit from it.
         refuses_deletes: Whether a publication sends deletes, and the table has nothing that tells which row is meant.
-        keys: The columns of each unique index that is valid and leaves out no row.
         rules: Rules that do something else instead of an insert, quoted.
         triggers: Triggers that may return null before a row is inserted, so that none is, quoted.
     """
 
-    kind: str
-    persistence: str
     columns: Mapping[str, ColumnFacts]
+    kind: str = ""
+    is_transactional: bool = True
+    persistence: str = ""
+    indexes: Sequence[IndexFacts] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    partition_key: str = ""
+    partitions: Sequence[PartitionFacts] = ()
     partition_of: str = ""
     children: Sequence[str] = ()
     refuses_deletes: bool = False
-    keys: Sequence[Sequence[str]] = ()
     rules: Sequence[str] = ()
     triggers: Sequence[str] = ()
 
@@ -130,6 +188,26 @@ class TableFacts:
     def is_partitioned(self) -> bool:
         """Whether its rows are in partitions of it."""
         return self.kind == "p"
+
+    @property
+    def bounds(self) -> Mapping[str, str]:
+        """Partition → its bounds as PostgreSQL spells them."""
+        return {partition.name: partition.bounds for partition in self.partitions}
+
+    @property
+    def keys(self) -> Sequence[tuple[str, ...]]:
+        """The columns of each unique index that is valid and leaves out no row.
+
+        Of a prefix that is unique the whole column is unique too.
+        """
+        return [
+            tuple(_PREFIX.sub("", column) for column in index.columns)
+            for index in self.indexes
+            if index.is_unique and index.is_valid and index.is_whole
+        ]
+
+
+_PREFIX = re.compile(r"\([0-9]+\)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +231,10 @@ class PublicationFacts:
     also_publishes: Sequence[str] = ()
     outboxes: Sequence[str] = ()
     tables: Sequence[str] = ()
+
+    def has(self, outbox: OutboxTable) -> bool:
+        """Tell whether an outbox is in it, or needs not to be: messages in the log are sent anyway."""
+        return self.covers_table or outbox.mode is OutboxMode.MESSAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,81 +353,3 @@ class DatabaseFacts:
         if self.publication is not None and self.publication.columns is not None:
             return self.publication.columns
         return [name for name, facts in (self.table.columns if self.table else {}).items() if not facts.is_generated]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountFacts:
-    """One of the accounts that the connector's user may log in by.
-
-    Args:
-        host: From where.
-        may: What it was granted, in small letters: ``select`` on the outbox, ``replication slave``, ``replication
-            client``.
-        has_roles: Whether it was granted roles, into which nobody looked.
-    """
-
-    host: str
-    is_locked: bool = False
-    may: frozenset[str] = frozenset()
-    has_roles: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinlogColumn:
-    """One column.
-
-    Args:
-        type: Without a length, in small letters; MariaDB's ``json`` is ``longtext``.
-        length: In characters, where it has one.
-        charset: Empty where it holds no text.
-    """
-
-    type: str
-    length: int | None = None
-    not_null: bool = True
-    charset: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinlogTable:
-    """The outbox as it is.
-
-    Args:
-        kind: ``BASE TABLE`` for a table.
-        keys: The columns of each unique index.
-    """
-
-    kind: str
-    engine: str
-    is_transactional: bool
-    columns: Mapping[str, BinlogColumn]
-    keys: Sequence[Sequence[str]] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BinlogFacts:
-    """Everything that a preflight looks at; ``None`` for what does not exist, and what this role may not see.
-
-    Args:
-        has_gtids: Whether positions have a meaning on other servers too, in an order that is kept.
-        gtid_state: MariaDB's last GTID of each server in each domain, by commas; also of binlogs that were purged.
-        keep_seconds: How long a binlog is kept, 0 for ever.
-        replicas: The server ids of those who read the binlog and said so.
-        rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
-        unseen: What this role may not see, each with what it takes.
-    """
-
-    is_mariadb: bool
-    database: str
-    server_id: str
-    log: Log
-    row_image: str
-    is_compressed: bool
-    has_gtids: bool
-    keep_seconds: float
-    replicas: Sequence[str] | None
-    accounts: Sequence[AccountFacts] | None
-    table: BinlogTable | None
-    rows: int = 0
-    gtid_state: str | None = None
-    unseen: Mapping[str, str] = field(default_factory=dict)

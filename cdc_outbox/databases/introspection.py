@@ -1,55 +1,26 @@
 """What the database's catalogue says about our tables, read once and kept as values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, Driver, Row
+from cdc_outbox.databases.facts import (
+    COUNTED_ROWS,
+    ColumnFacts,
+    ConnectorRoleFacts,
+    IndexFacts,
+    PartitionFacts,
+    PublicationFacts,
+    TableFacts,
+)
 from cdc_outbox.databases.migrations import Component, exists, find_version
 from cdc_outbox.databases.roles import Role, RoleFacts
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import DatabaseAccessError
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnCatalog:
-    """One column: its type and its default as the database spells them, on MariaDB and MySQL as our statements do."""
-
-    type: str
-    not_null: bool = False
-    default: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class IndexFacts:
-    """One index."""
-
-    name: str
-    is_primary: bool
-    is_unique: bool
-    is_valid: bool
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TableCatalog:
-    """One table.
-
-    Args:
-        settings: By name: PostgreSQL's storage parameters; elsewhere the engine, or whether types are held.
-        partition_key: ``RANGE (id)``, empty for a table that is not partitioned.
-        partitions: Partition → its bounds as PostgreSQL spells them.
-    """
-
-    columns: Mapping[str, ColumnCatalog]
-    indexes: Sequence[IndexFacts]
-    settings: Mapping[str, str]
-    partition_key: str = ""
-    partitions: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,25 +33,24 @@ class OutboxCatalog:
     """
 
     dialect: Dialect
-    outbox: TableCatalog | None
-    heads: TableCatalog | None
+    outbox: TableFacts | None
+    heads: TableFacts | None
     version: int | None
-    also_publishes: tuple[str, ...] = ()
+    also_publishes: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublicationCatalog:
-    """A publication.
-
-    Args:
-        has_outbox: Whether the outbox is in it, or needs not to be.
-        outboxes: Other tables that were put into it and are outboxes.
-        tables: Those that are none.
-    """
-
-    has_outbox: bool
-    outboxes: tuple[str, ...] = ()
-    tables: tuple[str, ...] = ()
+_TABLE = (
+    "kind",
+    "is_transactional",
+    "persistence",
+    "partition_of",
+    "children",
+    "refuses_deletes",
+    "rules",
+    "triggers",
+    "partition_key",
+)
+"""What the statement for a table returns; on MariaDB and MySQL only the first two."""
 
 
 class Catalog:
@@ -111,26 +81,63 @@ class Catalog:
         """Tell whether there is a table, or anything else, of this name."""
         return exists(partial(self._driver.fetch, self._connection), table)
 
-    def find_table(self, table: TableName) -> TableCatalog | None:
+    def find_table(self, table: TableName) -> TableFacts | None:
         """Return a table as it is."""
         if not self.exists(table):
             return None
         indexes: dict[tuple[Any, ...], list[str]] = {}
         for *index, column in self._look("indexes", table):
             indexes.setdefault(tuple(index), []).append(column)
-        return TableCatalog(
-            columns={
-                name: ColumnCatalog(kind, bool(not_null), default)
-                for name, kind, not_null, default in self._look("columns", table)
-            },
+        facts = dict(zip(_TABLE, next(iter(self._look("table", table)), ()), strict=False))
+        return TableFacts(
+            is_transactional=bool(facts.pop("is_transactional", True)),
+            **facts,
+            columns=self.find_columns(table),
             indexes=[
-                IndexFacts(name, bool(primary), bool(unique), bool(valid), tuple(columns))
-                for (name, primary, unique, valid), columns in indexes.items()
+                IndexFacts(name, bool(primary), bool(unique), bool(valid), bool(whole), tuple(columns))
+                for (name, primary, unique, valid, whole), columns in indexes.items()
             ],
-            settings=dict(self._look("settings", table)),
-            partition_key=next((key for (key,) in self._look("partition_key", table)), ""),
-            partitions=dict(self._look("partitions", table)),
+            settings=self.find_settings(table),
+            partitions=self.find_partitions(table),
         )
+
+    def find_columns(self, table: TableName) -> Mapping[str, ColumnFacts]:
+        """Return a table's columns by name, in their order; none where there is no such table."""
+        return {
+            name: ColumnFacts(kind, length, bool(not_null), bool(generated), bool(enum), *more)
+            for name, kind, length, not_null, generated, enum, *more in self._look("columns", table)
+        }
+
+    def find_settings(self, table: TableName) -> Mapping[str, str]:
+        """Return a table's settings by name; none where there is no such table."""
+        return dict(self._look("settings", table))
+
+    def insertable_columns(self, table: TableName) -> str:
+        """Return the columns that a row is inserted with: all that the server does not compute, quoted, by commas."""
+        columns = (name for name, facts in self.find_columns(table).items() if not facts.is_generated)
+        return ", ".join(map(self.dialect.quote, columns))
+
+    def find_partitions(self, table: TableName) -> Sequence[PartitionFacts]:
+        """Return a table's partitions, in the order of their names."""
+        return [PartitionFacts(*facts) for facts in self._look("partitions", table)]
+
+    def count_rows(self, table: TableName) -> int:
+        """Return how many rows a table holds, up to :data:`COUNTED_ROWS`."""
+        [(rows,)] = self._ask("written", {"table": table.quoted}, limit=COUNTED_ROWS)
+        return int(rows)
+
+    def count_visible_rows(self, table: TableName) -> int:
+        """Return the same; none where the role cannot read the table.
+
+        Raises:
+            DatabaseAccessError: Row-level security shows none of them.
+        """
+        if self._look("access", table)[0][0] is False:
+            return 0
+        rows = self.count_rows(table)
+        if not rows:
+            self.refuse_hidden_rows(table)
+        return rows
 
     def refuse_hidden_rows(self, *tables: TableName) -> None:
         """Refuse what counts rows of tables that row-level security may hide some of: it would count too few.
@@ -139,7 +146,7 @@ class Catalog:
             DatabaseAccessError: It may, from the role of the connection.
         """
         for table in tables:
-            if self._look("hides_rows", table) == [(True,)]:
+            if [hides_rows for _, hides_rows in self._look("access", table)] == [True]:
                 raise DatabaseAccessError(
                     f"row-level security may hide rows of {table} from this role",
                     hint="Give the role the attribute bypassrls, or use the role that owns the tables.",
@@ -151,16 +158,13 @@ class Catalog:
 
     def read_outbox(self, table: OutboxTable, components: Sequence[Component], publication: str) -> OutboxCatalog:
         """Return everything that drift is looked for in."""
-        publishes = self._ask("publishes", publication=publication)
-        actions = ("updates", "deletes", "truncates")
+        published = self.find_publication(table, publication)
         return OutboxCatalog(
             dialect=self.dialect,
             outbox=self.find_table(table.table_in(self.dialect)),
             heads=self.find_table(table.heads_in(self.dialect)),
             version=next(map(self.read_version, components), None),
-            also_publishes=tuple(
-                action for action, on in zip(actions, publishes[0] if publishes else (), strict=False) if on
-            ),
+            also_publishes=published.also_publishes if published else (),
         )
 
     def has_lost_heads(self, table: OutboxTable, source: str) -> bool:
@@ -175,19 +179,40 @@ class Catalog:
     def is_published(self, table: OutboxTable, publication: str) -> bool:
         """Tell whether the publication is there, with the outbox in it if there is one."""
         found = self.find_publication(table, publication)
-        return found is not None and found.has_outbox
+        return found is not None and found.has(table)
 
-    def find_publication(self, table: OutboxTable, publication: str) -> PublicationCatalog | None:
-        """Return a publication as it is."""
-        [(there, inside)] = self._look("publication", table.table, publication=publication)
-        if not there:
+    def find_publication(self, table: OutboxTable, publication: str) -> PublicationFacts | None:
+        """Return a publication as it is, seen from an outbox."""
+        found = self._look("publication", table.table, publication=publication)
+        if not found:
             return None
-        others = self._ask("also_published", publication=publication, outbox=table.table.quoted)
-        return PublicationCatalog(
-            has_outbox=inside or table.mode is OutboxMode.MESSAGE,
-            outboxes=tuple(f"{schema}.{name}" for schema, name, is_outbox in others if is_outbox),
-            tables=tuple(f"{schema}.{name}" for schema, name, is_outbox in others if not is_outbox),
+        others = self._look("also_published", table.table, publication=publication)
+        return replace(
+            PublicationFacts(*found[0]),
+            outboxes=[f"{schema}.{name}" for schema, name, is_outbox in others if is_outbox],
+            tables=[f"{schema}.{name}" for schema, name, is_outbox in others if not is_outbox],
         )
+
+    def find_connector_role(self, name: str, table: TableName) -> ConnectorRoleFacts | None:
+        """Return what PostgreSQL's role of a connector may do, also with a table, ``None`` if there is no such role."""
+        found = self._ask("role", role=name)
+        if not found:
+            return None
+        [(can_login, can_replicate, can_connect, expired)] = found
+        [(can_select, sees_all_rows)] = self._look("role_reads", table, role=name)
+        return ConnectorRoleFacts(
+            can_login=can_login,
+            can_replicate=can_replicate,
+            can_select=can_select,
+            can_connect=can_connect,
+            sees_all_rows=sees_all_rows,
+            expired=expired,
+        )
+
+    def find_function(self, function: TableName, role: str) -> tuple[bool, bool]:
+        """Tell whether there is a function that takes a text and an interval, and whether a role may execute it."""
+        [(there, callable_)] = self._look("callable", function, role=role)
+        return there, callable_
 
     def find_role(self, role: Role) -> RoleFacts | None:
         """Return what a role may do with those of its tables that exist, ``None`` if there is no such role.
@@ -207,10 +232,13 @@ class Catalog:
             owners={table: self._look("owner", table)[0][0] for table in role.owns if self.exists(table)},
             everywhere=frozenset(name for (name,) in self._ask("everywhere", **who)),
             is_member=members in ([], [(True,)]),
-            not_callable=tuple(
-                function for function in role.calls if self._look("callable", function, role=role.name) != [(True,)]
-            ),
+            not_callable=tuple(function for function in role.calls if not all(self.find_function(function, role.name))),
         )
+
+    def find_account_rights(self, user: str, host: str, table: TableName) -> frozenset[str]:
+        """Return what an account of MariaDB or MySQL may do with a table, and on the whole server."""
+        who = {"user": user, "host": host}
+        return frozenset(name for (name,) in [*self._look("actions", table, **who), *self._ask("everywhere", **who)])
 
     def _column_actions(self, table: TableName, who: Mapping[str, str]) -> Mapping[str, frozenset[str]]:
         found: dict[str, frozenset[str]] = {}

@@ -1,14 +1,12 @@
-"""The one reader of replication slots, and whether a table holds anything to publish."""
+"""The one reader of PostgreSQL's replication slots."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
-from cdc_outbox.databases.facts import COUNTED_ROWS, SlotFacts
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.sql import load
-from cdc_outbox.databases.table import TableName
-from cdc_outbox.errors import DatabaseAccessError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,26 +83,3 @@ def _slot(row: Row, log_end: Lsn) -> SlotFacts:
         is_copy=synced,
         lag_seconds=None if seconds is None else max(0.0, seconds),
     )
-
-
-def count_rows(connection: AnyConnection, driver: TransactionDriver, table: TableName) -> int:
-    """Return how many rows a table holds, up to :data:`COUNTED_ROWS`; none where the role cannot read it.
-
-    Raises:
-        DatabaseAccessError: Row-level security shows none of them.
-    """
-    statements = load(driver.dialect, "slots")
-    with translated_for_operator():
-        [(may_read, hides_rows)] = driver.fetch(
-            connection, statements["table"].render({}, driver.style), {"table": table.quoted}
-        )
-        if not may_read:
-            return 0
-        written = statements["written"].render({"table": table.quoted}, driver.style)
-        [(rows,)] = driver.fetch(connection, written, {"limit": COUNTED_ROWS})
-    if hides_rows and not rows:
-        raise DatabaseAccessError(
-            f"row-level security may hide rows of {table} from this role",
-            hint="Give the role the attribute bypassrls, or use the role that owns the table.",
-        )
-    return int(rows)

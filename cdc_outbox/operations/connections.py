@@ -12,6 +12,7 @@ from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, 
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.databases.drivers.statements import NamedStatements
 from cdc_outbox.databases.drivers.transactions import transaction
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.errors import ConfigError, TransactionConflictError
 
 
@@ -29,7 +30,7 @@ class OpenDatabase:
         names: Mapping[str, str],
         file: str = "prune",
     ) -> None:
-        self.dialect = driver.dialect
+        self.dialect, self.catalog = driver.dialect, Catalog(connection, driver)
         self._connection = connection
         self._driver = driver
         self._statements = NamedStatements(driver, file, names)
@@ -46,6 +47,10 @@ class OpenDatabase:
             for step in self._statements.steps(statement, names):
                 rows += self._driver.fetch(self._connection, step, values)
         return rows
+
+    def of(self, file: str) -> "OpenDatabase":
+        """Return the same connection for the statements of another file."""
+        return OpenDatabase(self._connection, self._driver, self.names, file)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

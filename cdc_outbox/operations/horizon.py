@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from cdc_outbox.consumer.inbox_tables import InboxTable
 from cdc_outbox.consumer.ordering import bound_at
+from cdc_outbox.databases.facts import PartitionFacts
 from cdc_outbox.databases.table import TableName
 
 WEEK = timedelta(days=7)
@@ -81,16 +82,7 @@ def missing_parts(inbox: InboxTable, parts: Iterable[Part], now: datetime) -> It
         monday += WEEK
 
 
-def parts_of(rows: Iterable[tuple[str, str, str]], inbox: InboxTable) -> list[Part]:
-    """Return the partitions but the one that takes the rest.
-
-    Args:
-        rows: Schema, name and bounds of each, as PostgreSQL prints them.
-    """
-    found = []
-    for schema, name, bounds in rows:
-        match = _BOUNDS.fullmatch(bounds)
-        if match:
-            table = TableName(schema=schema, name=name, dialect=inbox.dialect)
-            found.append(Part(table, match[1] or "", match[2] or _AFTER_ALL))
-    return found
+def parts_of(partitions: Iterable[PartitionFacts]) -> list[Part]:
+    """Return the partitions but the one that takes the rest."""
+    bounded = ((partition, _BOUNDS.fullmatch(partition.bounds)) for partition in partitions)
+    return [Part(partition.table, match[1] or "", match[2] or _AFTER_ALL) for partition, match in bounded if match]

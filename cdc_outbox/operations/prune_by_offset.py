@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
-from cdc_outbox.databases.binlog import BinlogPosition, Log, names_in, status_statement
+from cdc_outbox.databases.binlog import BinlogPosition, Log, read_log
 from cdc_outbox.databases.drivers import Row, TransactionDriver
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.errors import ConnectorNotFoundError, UnprovenDeliveryError
@@ -68,12 +68,10 @@ class RowsInSnapshot:
         """Let what is deleted be inserted there in the same transaction."""
         database = self._database
         database.names["archive"] = archive.quoted
-        made = not database.ask("engine", schema=archive.schema, table=archive.name)
+        made = not database.catalog.exists(archive)
         if made:
             database.ask("create_archive")
-        quote = archive.dialect.quote
-        columns = database.ask("columns", schema=self._outbox.schema, table=self._outbox.name)
-        database.names["archived_columns"] = ", ".join(quote(column) for (column,) in columns)
+        database.names["archived_columns"] = database.catalog.insertable_columns(self._outbox)
         self._archives = True
         return made
 
@@ -195,33 +193,25 @@ class OffsetProofSource:
 
     def _find_schema(self) -> str:
         """Return the database that the outbox is in."""
-        found = self._database.ask("engine", schema=self._outbox.schema, table=self._outbox.name)
-        if not found:
+        catalog = self._database.catalog
+        settings = catalog.find_settings(self._outbox)
+        if not settings:
             raise UnprovenDeliveryError(
                 f"there is no table {self._outbox} here; nothing was deleted",
                 hint="Does the DSN name the outbox's database, and may this role select from the table?",
             )
-        [(schema, engine)] = found
+        engine = settings["engine"] or "none"
         if engine != "InnoDB":
             raise UnprovenDeliveryError(
                 f"{self._outbox} has the engine {engine}, which has no snapshots; nothing was deleted",
                 hint="Make it an InnoDB table: without transactions an outbox promises nothing.",
             )
-        return str(schema)
+        return self._outbox.schema or str(catalog.find_database())
 
     def _find_log(self) -> Log:
-        [(version, on, written)] = self._database.ask("log")
-        if not on:
-            return Log(on=False, format="")
-        [(file, offset, only, without, *_)] = self._database.ask(status_statement(version))
-        return Log(
-            on=True,
-            format=written,
-            end=BinlogPosition.of(file, int(offset)),
-            sizes={name: int(size) for name, size, *_ in self._database.ask("files")},
-            only=names_in(only),
-            without=names_in(without),
-        )
+        ask = self._database.of("binlog").ask
+        [(version, on, written)] = ask("log")
+        return read_log(ask, version, written) if on else Log(on=False, format="")
 
     def _find_reader(self) -> str:
         """Return the user's connections, the one that reads the binlog first; empty if none does."""

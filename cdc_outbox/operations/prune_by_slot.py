@@ -11,7 +11,6 @@ from cdc_outbox.connect.preflight import ask_connect
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
@@ -41,11 +40,10 @@ class RowsByTransaction:
         """Let what is deleted be kept by the same statement: neither twice nor nowhere."""
         database = self._database
         database.names["archive"] = archive.quoted
-        [(exists,)] = database.ask("table_exists", table=archive.quoted)
+        exists = database.catalog.exists(archive)
         if not exists:
             database.ask("create_archive")
-        columns = [quote(column) for (column,) in database.ask("columns", table=self._outbox.quoted)]
-        database.names["archived_columns"] = ", ".join(columns)
+        database.names["archived_columns"] = database.catalog.insertable_columns(self._outbox)
         database.names["and_archive"] = database.render("archive")
         return not exists
 
@@ -91,12 +89,12 @@ class PartsByTransaction:
 
     def drop(self, checkpoint: Checkpoint[Lsn], before: datetime | None) -> Iterator[int]:
         """Drop the partitions that are over and hold nothing but what may go; of others the rows go one by one."""
-        for schema, name, bound in self._database.ask("partitions", table=self._outbox.quoted):
-            end = ends_at(bound)
+        for part in self._database.catalog.find_partitions(self._outbox):
+            end = ends_at(part.bounds)
             # Those of days to come may be as empty, and the writers will need them.
-            if end is None or end > checkpoint.taken_at:
+            if end is None or end > checkpoint.taken_at or not part.may_drop:
                 continue
-            partition = TableName(schema=schema, name=name)
+            partition = part.table
             try:
                 gone = self._drop(partition, checkpoint, before)
             except TransactionConflictError:

@@ -71,11 +71,8 @@ class Purge(ABC):
         self._connection, self._driver, self._inbox = connection, driver, inbox
         self._report = report
         self._wait_seconds = wait_seconds
-        literals = {
-            "table_literal": inbox.dialect.literal(inbox.table.quoted),
-            "rest_literal": inbox.dialect.literal(inbox.rest.quoted),
-        }
-        self._database = OpenDatabase(connection, driver, {**inbox.names(), **literals}, "horizon")
+        names = {**inbox.names(), "rest_literal": inbox.dialect.literal(inbox.rest.quoted)}
+        self._database = OpenDatabase(connection, driver, names, "horizon")
         self._ask = self._database.ask
 
     def served(self) -> dict[str, set[str]]:
@@ -221,13 +218,13 @@ class PartPurge(Purge):
         return int(claims)
 
     def _parts(self) -> list[Part]:
-        rows = self._ask("partitions")
-        if not rows:
+        found = Catalog(self._connection, self._driver).find_partitions(self._inbox.table)
+        if not found:
             raise OutboxError(
                 f"{self._inbox.table} has no partitions, not even one for the rest",
                 hint="Create the inbox with `cdc-outbox init --inbox`, or say which one with --inbox-schema.",
             )
-        return parts_of([(schema, name, bounds) for schema, name, bounds in rows], self._inbox)
+        return parts_of(found)
 
     def _alone(self, step: Callable[[], ResultT]) -> ResultT:
         """Run a step in a transaction in which nobody else changes the inbox's tables."""

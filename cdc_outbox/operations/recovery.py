@@ -140,7 +140,6 @@ class HeartbeatTable:
 
     def __init__(self, beating: Beating, connection: AnyConnection, driver: TransactionDriver) -> None:
         names = {
-            **beating.table.literals(),
             "heartbeats": beating.table.quoted,
             "heartbeat": beating.function.quoted,
         }
@@ -152,7 +151,7 @@ class HeartbeatTable:
         Args:
             runs: Whether the connector runs.
         """
-        rows = self._database.ask("read") if self._database.ask("exists") == [(True,)] else []
+        rows = self._database.ask("read") if self._database.catalog.exists(self._beating.table) else []
         return Stored(
             heartbeats=[
                 Heartbeat(number=n, id=i, previous=p, at=at, lsn=Lsn.parse(lsn) if lsn else None)

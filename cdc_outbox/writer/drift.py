@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.dialects.features import OutboxShape
-from cdc_outbox.databases.introspection import Catalog, ColumnCatalog, OutboxCatalog, TableCatalog
+from cdc_outbox.databases.facts import ColumnFacts, TableFacts
+from cdc_outbox.databases.introspection import Catalog, OutboxCatalog
 from cdc_outbox.databases.migrations import Component
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import DatabaseAccessError
@@ -91,19 +92,19 @@ def check_outbox(
         )
 
 
-def _missing(wanted: Iterable[str], found: TableCatalog) -> list[str]:
+def _missing(wanted: Iterable[str], found: TableFacts) -> list[str]:
     return [column for column in wanted if column not in found.columns]
 
 
 def _check_columns(
-    table: TableName, wanted: Mapping[str, ColumnCatalog], shape: OutboxShape, found: TableCatalog
+    table: TableName, wanted: Mapping[str, ColumnFacts], shape: OutboxShape, found: TableFacts
 ) -> Iterator[Finding]:
     for column, facts in found.columns.items():
         location, given = f"{table}.{column}", wanted.get(column)
         if given is None:
             continue
-        if facts.type not in given.type.split(" or "):
-            yield _error("DB311", location, f"its type is {facts.type}.", f"init makes it {given.type}.")
+        if facts.declared not in given.type.split(" or "):
+            yield _error("DB311", location, f"its type is {facts.declared}.", f"init makes it {given.type}.")
         if facts.not_null != given.not_null:
             state, other = ("not null", "nullable") if facts.not_null else ("nullable", "not null")
             yield _error("DB306", location, f"it is {state}.", f"init makes it {other}.")
@@ -119,9 +120,7 @@ def _is_same_default(wanted: str, found: str, shape: OutboxShape) -> bool:
     return re.sub(r"::text\b", "", found) == shape.now if wanted else not found
 
 
-def _check_foreign_columns(
-    table: TableName, wanted: Mapping[str, ColumnCatalog], found: TableCatalog
-) -> Iterator[Finding]:
+def _check_foreign_columns(table: TableName, wanted: Mapping[str, ColumnFacts], found: TableFacts) -> Iterator[Finding]:
     for column, facts in found.columns.items():
         if column not in wanted and facts.not_null and not facts.default:
             yield _error(
@@ -132,7 +131,7 @@ def _check_foreign_columns(
             )
 
 
-def _check_key(table: TableName, key: tuple[str, ...], found: TableCatalog) -> Iterator[Finding]:
+def _check_key(table: TableName, key: tuple[str, ...], found: TableFacts) -> Iterator[Finding]:
     keys = [index.columns for index in found.indexes if index.is_primary]
     if keys != [key]:
         state = f"is ({', '.join(keys[0])})" if keys else "is missing"
@@ -145,7 +144,7 @@ def _check_key(table: TableName, key: tuple[str, ...], found: TableCatalog) -> I
             yield _warning("DB312", f"{table}.{index.name}", message, "Drop it, or know why it is there.")
 
 
-def _check_partitions(table: OutboxTable, found: TableCatalog, now: datetime) -> Iterator[Finding]:
+def _check_partitions(table: OutboxTable, found: TableFacts, now: datetime) -> Iterator[Finding]:
     name = str(table.table)
     wanted = "" if table.partitions is None else f"RANGE ({table.columns.id})"
     if found.partition_key.replace('"', "") != wanted:
@@ -154,16 +153,16 @@ def _check_partitions(table: OutboxTable, found: TableCatalog, now: datetime) ->
         yield _error(
             "DB351", name, f"the table is {state}, the spec says {said}.", "Correct the spec, or make it anew."
         )
-    elif wanted and "DEFAULT" not in (found.partitions or {}).values():
+    elif wanted and "DEFAULT" not in found.bounds.values():
         message = "there is no default partition: an event without a partition fails its business transaction."
         yield _error("DB352", name, message, f"create table {table.rest.quoted} partition of … default")
-    for missing, _ in missing_partitions(list(wanted_partitions(table, now, ahead=1))[1:], found.partitions or {}):
+    for missing, _ in missing_partitions(list(wanted_partitions(table, now, ahead=1))[1:], found.bounds):
         message = f"there is no {missing.table.name}: events of that time would have no partition of their own."
         yield _warning("DB353", name, message, "Run `cdc-outbox partitions`, and again before they run out.")
 
 
 def _check_settings(
-    table: TableName, wanted: Mapping[str, str], shape: OutboxShape, found: TableCatalog
+    table: TableName, wanted: Mapping[str, str], shape: OutboxShape, found: TableFacts
 ) -> Iterator[Finding]:
     for setting, value in wanted.items():
         if found.settings.get(setting) != value:
@@ -172,7 +171,7 @@ def _check_settings(
             yield say("DB324", f"{table}.{setting}", message, shape.setting_remedy)
 
 
-def _check_heads(table: TableName, shape: OutboxShape, heads: TableCatalog | None) -> Iterator[Finding]:
+def _check_heads(table: TableName, shape: OutboxShape, heads: TableFacts | None) -> Iterator[Finding]:
     if heads is None:
         yield _error("DB321", str(table), "the head table does not exist.", "Run `cdc-outbox init`.")
         return
@@ -222,7 +221,7 @@ def lost_heads(heads: TableName, source: str) -> Finding:
     )
 
 
-def _source(table: TableCatalog | None, column: str) -> str | None:
+def _source(table: TableFacts | None, column: str) -> str | None:
     facts = table.columns.get(column) if table else None
     return constant_of(facts.default) if facts else None
 

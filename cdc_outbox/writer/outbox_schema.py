@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.introspection import ColumnCatalog
+from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.databases.migrations import Component, Migration, load_migrations
 from cdc_outbox.databases.quoting import dollar_quoted, literal, quote
 from cdc_outbox.databases.roles import Privilege, Role
@@ -19,22 +19,22 @@ SOURCE = "a constant"
 _NOT_NULL = {"id", "aggregate_type", "aggregate_id", "type", "source", "created_at"}
 
 
-def outbox_columns(table: OutboxTable, dialect: Dialect) -> Mapping[str, ColumnCatalog]:
+def outbox_columns(table: OutboxTable, dialect: Dialect) -> Mapping[str, ColumnFacts]:
     """Return the columns of an outbox of ours as the dialect's catalogue spells them, in its order."""
     shape = dialect.features.shape
     types = {**shape.types, "payload": shape.payloads[table.payload_type.stored]}
     defaults = {"source": SOURCE, "created_at": shape.now}
     own = {
-        column: ColumnCatalog(types[role], role in _NOT_NULL, defaults.get(role, ""))
+        column: ColumnFacts(types[role], not_null=role in _NOT_NULL, default=defaults.get(role, ""))
         for role, column in table.columns.names().items()
     }
-    return own | dict.fromkeys(table.header_columns, ColumnCatalog(shape.header))
+    return own | dict.fromkeys(table.header_columns, ColumnFacts(shape.header, not_null=False))
 
 
-def heads_columns(dialect: Dialect) -> Mapping[str, ColumnCatalog]:
+def heads_columns(dialect: Dialect) -> Mapping[str, ColumnFacts]:
     """Return the columns of the head table likewise."""
     heads = dialect.features.shape.heads
-    return {column: ColumnCatalog(kind, True, SOURCE * (column == "source")) for column, kind in heads.items()}
+    return {column: ColumnFacts(kind, default=SOURCE * (column == "source")) for column, kind in heads.items()}
 
 
 def outbox_components(

@@ -113,7 +113,7 @@ def _add(
 ) -> Iterator[PartitionStep]:
     """Create a partition in the transaction that is open, if it is missing and nothing is in the way."""
     found = Catalog(connection, driver).find_table(table.table)
-    for missing, overlapping in missing_partitions([partition], (found and found.partitions) or {}):
+    for missing, overlapping in missing_partitions([partition], found.bounds if found else {}):
         obstacle = f"{overlapping} takes a part of its time already" if overlapping else ""
         yield PartitionStep(missing, obstacle or _create(connection, driver, table, missing))
 

@@ -178,13 +178,18 @@ def test_an_aggregate_id_may_be_a_uuid_and_a_type_be_short_where_events_are_not_
     assert [found.type for found in events] == ["OrderPlaced", "OrderPlaced", "x" * 50]
 
 
-def test_a_uuid_as_aggregate_id_is_refused_where_events_are_numbered(outbox_stack: Stack, tmp_path: Path) -> None:
-    dsn = outbox_stack.postgres.create_database("adopt_uuid")
+@pytest.mark.parametrize("kind", ["uuid", "customer_id"])
+def test_a_uuid_as_aggregate_id_is_refused_where_events_are_numbered(
+    outbox_stack: Stack, tmp_path: Path, kind: str
+) -> None:
+    dsn = outbox_stack.postgres.create_database(f"adopt_{kind}")
     path = tmp_path / "spec.yaml"
-    path.write_text(text("adopt_uuid", "outbox: {table: outboxevent, columns: {created_at: null}}\n", numbered=True))
+    path.write_text(text(f"adopt_{kind}", "outbox: {table: outboxevent, columns: {created_at: null}}\n", numbered=True))
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute(STRICT.encode())
         connection.execute("alter table outboxevent add column sequence bigint, add column source text")
+        connection.execute("create domain customer_id as uuid")
+        connection.execute(f"alter table outboxevent alter column aggregateid type {kind}".encode())
         done = run_command("init", str(path), "--dsn", dsn)
         assert done.returncode == 1
         assert "public.outboxevent.aggregateid is a uuid, and events are numbered by ids that are text" in done.stderr

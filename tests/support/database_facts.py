@@ -4,6 +4,7 @@ from cdc_outbox.databases.facts import (
     ColumnFacts,
     ConnectorRoleFacts,
     DatabaseFacts,
+    IndexFacts,
     PublicationFacts,
     SlotFacts,
     TableFacts,
@@ -28,10 +29,10 @@ TYPES = {
 COLUMNS = {name: ColumnFacts(kind) for name, kind in TYPES.items()}
 
 
-KEYS = (("id",),)
+INDEXES = [IndexFacts("outbox_pkey", is_primary=True, is_unique=True, is_valid=True, is_whole=True, columns=("id",))]
 
 
-TABLE = TableFacts("r", "p", COLUMNS, keys=KEYS)
+TABLE = TableFacts(kind="r", persistence="p", columns=COLUMNS, indexes=INDEXES)
 
 
 PUBLICATION = PublicationFacts(publishes_inserts=True, covers_table=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cdc_outbox.consumer import InboxTable, Limits
 from cdc_outbox.consumer.limits import refuse_short_horizon
 from cdc_outbox.consumer.ordering import bound_at
+from cdc_outbox.databases.facts import PartitionFacts
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka.admin import retention_seconds
 from cdc_outbox.operations.horizon import WEEK, Horizon, Part, missing_parts, parts_of, week_of
@@ -71,9 +72,12 @@ def test_weeks_follow_one_another_without_a_gap(now: datetime) -> None:
 
 def test_partitions_of_others_make_are_dropped_when_they_are_over_and_never_overlapped() -> None:
     week = week_of(NOW)
-    month = ("public", "inbox_old", f"FOR VALUES FROM (MINVALUE) TO ('{bound_at(week - 6 * WEEK)}')")
-    wide = ("public", "inbox_wide", f"FOR VALUES FROM ('{bound_at(week)}') TO (MAXVALUE)")
-    parts = parts_of([month, ("public", "inbox_rest", "DEFAULT"), wide], INBOX)
+    bounds = {
+        "inbox_old": f"FOR VALUES FROM (MINVALUE) TO ('{bound_at(week - 6 * WEEK)}')",
+        "inbox_rest": "DEFAULT",
+        "inbox_wide": f"FOR VALUES FROM ('{bound_at(week)}') TO (MAXVALUE)",
+    }
+    parts = parts_of(PartitionFacts("public", name, text, may_drop=True) for name, text in bounds.items())
     assert [part.table.name for part in parts] == ["inbox_old", "inbox_wide"]
     assert [part.table.name for part in Horizon.at(NOW, days=30).over(parts)] == ["inbox_old"]
     assert Horizon.at(NOW, days=60).over(parts) == []

@@ -22,10 +22,11 @@ from cdc_outbox.debezium.slot_plan import SlotState
 from cdc_outbox.finding import Severity
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import parse_spec
-from tests.support.database_facts import COLUMNS, GOOD, PUBLICATION, SLOT, TABLE
+from tests.support.database_facts import COLUMNS, GOOD, INDEXES, PUBLICATION, SLOT, TABLE
 from tests.support.specs import MINIMAL
 
 SPEC = parse_spec(MINIMAL)
+WIDER = replace(INDEXES[0], columns=("type", "id"))
 
 
 def table(**columns: str) -> TableFacts:
@@ -211,7 +212,12 @@ GENERATED = replace(COLUMNS["created_at"], is_generated=True)
         (column("aggregatetype", length=4), "error", "DB314", "public.outbox.aggregatetype"),
         (column("source", length=7), "error", "DB314", "public.outbox.source"),
         (column("aggregateid", not_null=False), "warning", "DB315", "public.outbox.aggregateid"),
-        (replace(GOOD, table=replace(TABLE, keys=(("type", "id"),))), "warning", "DB316", "public.outbox"),
+        (
+            replace(GOOD, table=replace(TABLE, indexes=[replace(INDEXES[0], columns=("type", "id"))])),
+            "warning",
+            "DB316",
+            "public.outbox",
+        ),
         (replace(GOOD, table=replace(TABLE, partition_of="p.all")), "warning", "DB318", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, children=["a", "b"])), "warning", "DB319", "public.outbox"),
         (replace(GOOD, table=replace(TABLE, rules=["mute"])), "error", "DB326", "public.outbox"),
@@ -354,9 +360,9 @@ def test_what_is_not_certain_is_a_warning() -> None:
 def test_of_messages_the_heads_are_looked_at() -> None:
     spec = parse_spec(f"{MINIMAL}outbox: {{mode: message}}\n")
     empty = replace(PUBLICATION, covers_table=False, publishes_inserts=False)
-    heads = replace(GOOD, table=TableFacts("r", "p", {}), publication=empty)
+    heads = replace(GOOD, table=TableFacts(kind="r", persistence="p", columns={}), publication=empty)
     assert check_database(spec, heads) == ()
-    for broken, code in ((None, "DB321"), (TableFacts("r", "u", {}), "DB323")):
+    for broken, code in ((None, "DB321"), (TableFacts(kind="r", persistence="u", columns={}), "DB323")):
         assert [finding.code for finding in check_database(spec, replace(heads, table=broken))] == [code]
 
 

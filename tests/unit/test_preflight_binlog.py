@@ -3,31 +3,32 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.databases.binlog import BinlogPosition, Log
-from cdc_outbox.databases.facts import COUNTED_ROWS, AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
+from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, BinlogPosition, Log
+from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
 from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_stored
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import parse_spec
+from tests.support.database_facts import INDEXES
 from tests.support.specs import MINIMAL
 
 MARIADB = MINIMAL.replace("postgresql", "mariadb")
 SPEC = parse_spec(MARIADB)
 NUMBER = SPEC.database.server_id
 
-TEXT = BinlogColumn(type="varchar", length=249, charset="utf8mb4")
+TEXT = ColumnFacts(type="varchar", length=249, charset="utf8mb4")
 COLUMNS = {
-    "id": BinlogColumn(type="char", length=36, charset="ascii"),
+    "id": ColumnFacts(type="char", length=36, charset="ascii"),
     "aggregatetype": TEXT,
     "aggregateid": TEXT,
     "type": TEXT,
-    "payload": BinlogColumn(type="longtext", charset="utf8mb4", not_null=False),
-    "sequence": BinlogColumn(type="bigint", not_null=False),
+    "payload": ColumnFacts(type="longtext", charset="utf8mb4", not_null=False),
+    "sequence": ColumnFacts(type="bigint", not_null=False),
     "source": TEXT,
-    "created_at": BinlogColumn(type="datetime"),
-    "traceparent": BinlogColumn(type="longtext", charset="utf8mb4", not_null=False),
-    "tracestate": BinlogColumn(type="longtext", charset="utf8mb4", not_null=False),
+    "created_at": ColumnFacts(type="datetime"),
+    "traceparent": ColumnFacts(type="longtext", charset="utf8mb4", not_null=False),
+    "tracestate": ColumnFacts(type="longtext", charset="utf8mb4", not_null=False),
 }
-TABLE = BinlogTable(kind="BASE TABLE", engine="InnoDB", is_transactional=True, columns=COLUMNS, keys=[["id"]])
+TABLE = TableFacts(kind="BASE TABLE", settings={"engine": "InnoDB"}, columns=COLUMNS, indexes=INDEXES)
 ACCOUNT = AccountFacts(host="%", may=frozenset({"select", "replication slave", "replication client"}))
 LOG = Log(on=True, format="ROW", end=BinlogPosition(7, 500, "binlog.000007"), sizes={"binlog.000007": 500})
 GOOD = BinlogFacts(
@@ -89,8 +90,8 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
         ),
         (facts(table=None), "error", "DB301", "outbox"),
         (table(kind="VIEW"), "error", "DB305", "outbox"),
-        (table(engine="MEMORY", is_transactional=False), "error", "DB361", "outbox"),
-        (table(keys=[["type", "id"]]), "warning", "DB316", "outbox"),
+        (table(settings={"engine": "MEMORY"}, is_transactional=False), "error", "DB361", "outbox"),
+        (table(indexes=[replace(INDEXES[0], columns=("type", "id"))]), "warning", "DB316", "outbox"),
         (column("created_at", type="timestamp"), "error", "DB304", "outbox.created_at"),
         (column("id", type="uuid", length=None, charset=""), "error", "DB304", "outbox.id"),
         (column("payload", type="longblob", charset=""), "error", "DB304", "outbox.payload"),

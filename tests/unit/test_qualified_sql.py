@@ -11,7 +11,8 @@ from importlib.resources import files
 
 import pytest
 
-FOLDER = files("cdc_outbox.databases.sql") / "postgresql"
+SQL = files("cdc_outbox.databases.sql")
+FOLDER = SQL / "postgresql"
 FIXED = {"migrations", "outbox_schema.sql", "roles.sql"}
 """Their statements run with a search path of their own, as `versions.sql` sets it."""
 FILES = sorted(path.name for path in FOLDER.iterdir() if path.name not in FIXED)
@@ -81,3 +82,28 @@ def test_each_operator_has_the_types_that_it_stands_between(file: str) -> None:
 def test_calls_are_told_from_the_rest() -> None:
     calls = "count(*), now(), f(a), pg_catalog.g(a), cast(h(a) as text), {function}(a), unnest(i(a), b), unnest([a, b])"
     assert list(unqualified(calls)) == ["f", "h", "i", "unnest"]
+
+
+@pytest.mark.parametrize(
+    ("relation", "readers"),
+    [
+        ("pg_replication_slots", {"postgresql/slots.sql"}),
+        ("pg_attrdef", {"postgresql/catalog.sql"}),
+        ("pg_index", {"postgresql/catalog.sql"}),
+        ("pg_inherits", {"postgresql/catalog.sql"}),
+        # Scripts that run without us look before they act.
+        ("pg_attribute", {"postgresql/catalog.sql", "postgresql/outbox_schema.sql"}),
+        ("pg_publication_tables", {"postgresql/catalog.sql", "postgresql/outbox_schema.sql"}),
+        ("information_schema.columns", {"mysql/catalog.sql", "mysql/outbox_schema.sql"}),
+        ("information_schema.statistics", {"mysql/catalog.sql"}),
+        ("show binary logs", {"mysql/binlog.sql"}),
+    ],
+)
+def test_what_a_server_knows_is_read_in_one_file(relation: str, readers: set[str]) -> None:
+    found = {
+        f"{folder.name}/{path.name}"
+        for folder in (SQL / "mysql", FOLDER)
+        for path in folder.iterdir()
+        if path.name.endswith(".sql") and re.search(rf"\b{relation}\b", path.read_text(encoding="utf-8"))
+    }
+    assert found == readers

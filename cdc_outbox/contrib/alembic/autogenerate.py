@@ -90,9 +90,8 @@ def _keys(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> I
     for table in declared.tables(driver.dialect):
         yield table.schema or default, table.name
     if declared.table.partitions is not None:
-        found = Catalog(connection, driver).find_table(declared.table.table)
-        for name in (found and found.partitions) or ():
-            yield declared.table.table.schema, name
+        for partition in Catalog(connection, driver).find_partitions(declared.table.table):
+            yield declared.table.table.schema, partition.name
 
 
 def _key_of(operation: MigrateOperation, default: str | None) -> TableKey | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
+from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
@@ -52,9 +53,14 @@ def read_rows(
     """
     statements = load(driver.dialect, "simulate")
     with translated_for_operator({}):
-        found = driver.fetch(connection, statements["columns"].render({}, driver.style), {"table": table.quoted})
         columns = [
-            Column(name=name, sql_type=kind, not_null=strict, default=text) for name, kind, strict, text in found
+            Column(
+                name=name,
+                sql_type=facts.declared,
+                not_null=facts.not_null,
+                default="" if facts.is_generated else facts.default,
+            )
+            for name, facts in Catalog(connection, driver).find_columns(table).items()
         ]
         if id_column not in {column.name for column in columns}:
             raise TableNotFoundError(f"there is no table {table} with a column {id_column}")

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cdc_outbox.databases.binlog import BinlogPosition, missing_gtids
+from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, BinlogPosition, missing_gtids
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.facts import COUNTED_ROWS, AccountFacts, BinlogColumn, BinlogFacts, BinlogTable
+from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
 from cdc_outbox.debezium.connector_offsets import own_offset
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
@@ -164,7 +164,7 @@ def _check_account(user: str, account: AccountFacts) -> Iterator[Finding]:
     yield error("DB208", user, message, "Run what `cdc-outbox init --grants` prints.")
 
 
-def _check_table(spec: Spec, table: BinlogTable | None) -> Iterator[Finding]:
+def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
     name, quoted = _name(spec), spec.outbox.table_in(Dialect.MYSQL).quoted
     if table is None:
         yield error("DB301", name, "the outbox table does not exist, or this role may not see it.", MAKE_TABLE)
@@ -173,7 +173,7 @@ def _check_table(spec: Spec, table: BinlogTable | None) -> Iterator[Finding]:
         yield error("DB305", name, "it is a view.", "Name the table itself in the spec: outbox.table.")
         return
     if not table.is_transactional:
-        message = f"its engine is {table.engine or 'none'}, which has no transactions."
+        message = f"its engine is {table.settings.get('engine') or 'none'}, which has no transactions."
         yield error("DB361", name, message, f"alter table {quoted} engine = InnoDB")
     for column, types in _wanted(spec).items():
         facts = table.columns.get(column)
@@ -187,12 +187,12 @@ def _check_table(spec: Spec, table: BinlogTable | None) -> Iterator[Finding]:
         else:
             yield from _check_column(spec, column, facts)
     columns = spec.outbox.columns
-    if [columns.id] not in [list(key) for key in table.keys]:
+    if (columns.id,) not in table.keys:
         message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
         yield warning("DB316", name, message, f"alter table {quoted} add unique ({Dialect.MYSQL.quote(columns.id)})")
 
 
-def _check_column(spec: Spec, column: str, facts: BinlogColumn) -> Iterator[Finding]:
+def _check_column(spec: Spec, column: str, facts: ColumnFacts) -> Iterator[Finding]:
     location, quoted = f"{_name(spec)}.{column}", spec.outbox.table_in(Dialect.MYSQL).quoted
     columns = spec.outbox.columns
     needed = {

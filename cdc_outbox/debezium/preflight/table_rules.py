@@ -75,7 +75,7 @@ def check_habits(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             message = "it may be null: the router fails on such a row, or a consumer on its message."
             remedy = f"alter table {quoted} alter column {quote(column)} set not null"
             yield warning("DB315", f"{name}.{column}", message, remedy)
-    if (columns.id,) not in {tuple(key) for key in table.keys}:
+    if (columns.id,) not in table.keys:
         message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
         way = "" if table.is_partitioned else " concurrently"
         yield warning("DB316", name, message, f"create unique index{way} on {quoted} ({quote(columns.id)})")

@@ -8,11 +8,15 @@ select database()
 -- name: columns
 select
     column_name,
+    lower(data_type),
+    character_maximum_length,
+    is_nullable = 'NO',
+    coalesce(generation_expression, '') <> '',
+    data_type = 'enum',
     concat(
         if(right(data_type, 3) = 'int', regexp_replace(column_type, '[(][0-9]+[)]', ''), column_type),
         if(collation_name is null, '', concat(' collate ', collation_name))
     ),
-    is_nullable = 'NO',
     case
         when column_default is null then ''
         when locate('MariaDB', version()) and column_default = 'NULL' then ''
@@ -22,7 +26,8 @@ select
         when data_type = 'varbinary' and left(column_default, 2) = '0x' then
             concat('''', replace(convert(unhex(substr(column_default, 3)) using utf8mb4), '''', ''''''), '''')
         else concat('''', replace(column_default, '''', ''''''), '''')
-    end
+    end,
+    coalesce(character_set_name, '')
 from information_schema.columns
 where table_schema = {schema_literal} and table_name = {name_literal}
 order by ordinal_position
@@ -34,13 +39,21 @@ select
     index_name = 'PRIMARY',
     non_unique = 0,
     1,
+    1,
     concat(coalesce(column_name, ''), if(sub_part is null, '', concat('(', sub_part, ')')))
 from information_schema.statistics
 where table_schema = {schema_literal} and table_name = {name_literal}
 order by index_name, seq_in_index
 
+-- name: table
+select
+    outbox.table_type,
+    coalesce((select engines.transactions from information_schema.engines where engines.engine = outbox.engine), '') = 'YES'
+from information_schema.tables as outbox
+where outbox.table_schema = {schema_literal} and outbox.table_name = {name_literal}
+
 -- name: settings
-select 'engine', engine
+select 'engine', coalesce(engine, '')
 from information_schema.tables
 where table_schema = {schema_literal} and table_name = {name_literal}
 union all
@@ -94,3 +107,6 @@ order by 1
 select
     exists (select 1 from {outbox} where {source} = :source and {sequence} is not null)
     and not exists (select 1 from {heads} where source = :source)
+
+-- name: written
+select count(*) from (select 1 from {table} limit :limit) as some_rows

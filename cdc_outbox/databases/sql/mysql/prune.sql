@@ -1,34 +1,9 @@
--- name: log
-select version(), @@global.log_bin, @@global.binlog_format
-
--- name: master_status
-show master status
-
--- name: log_status
-show binary log status
-
--- name: files
-show binary logs
-
 -- name: connections
 -- To a role without PROCESS other users' are not there.
 select id, command in ('Binlog Dump', 'Binlog Dump GTID')
 from information_schema.processlist
 where user = :user
 order by id
-
--- name: engine
-select table_schema, engine
-from information_schema.tables
-where table_schema = coalesce(:schema, database()) and table_name = :table
-
--- name: columns
-select column_name
-from information_schema.columns
-where table_schema = coalesce(:schema, database())
-    and table_name = :table
-    and coalesce(generation_expression, '') = ''
-order by ordinal_position
 
 -- name: committed
 set session transaction isolation level read committed

@@ -1,6 +1,3 @@
--- name: exists
-select pg_catalog.to_regclass({table_literal}) is not null
-
 -- name: read
 -- A position in another server's log, as in a dump, says nothing about this one.
 select

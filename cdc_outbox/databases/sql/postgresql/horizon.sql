@@ -6,14 +6,6 @@ select
     pg_catalog.set_config('row_security', 'off', true),
     pg_catalog.set_config('lock_timeout', '500ms', true)
 
--- name: partitions
-select namespace.nspname, part.relname, pg_catalog.pg_get_expr(part.relpartbound, part.oid)
-from pg_inherits as inherits
-join pg_class as part on part.oid = inherits.inhrelid
-join pg_namespace as namespace on namespace.oid = part.relnamespace
-where inherits.inhparent = cast(pg_catalog.to_regclass({table_literal}) as oid)
-order by part.relname
-
 -- name: lock_claims
 -- As the drop itself would, but before the purge is noted: whoever claimed an id of it has ended by now, and whoever
 -- claims one from now on waits, and then finds the note.

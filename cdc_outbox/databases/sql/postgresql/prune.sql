@@ -135,17 +135,6 @@ from looked_at
     insert into {archive} ({archived_columns}) select {archived_columns} from gone
 )
 
--- name: partitions
--- Those that may be dropped; to others a role that owns none of them has no more right than to delete rows.
-select namespace.nspname, part.relname, pg_catalog.pg_get_expr(part.relpartbound, part.oid)
-from pg_inherits as inherits
-join pg_class as part on part.oid = inherits.inhrelid
-join pg_namespace as namespace on namespace.oid = part.relnamespace
-where inherits.inhparent = cast(pg_catalog.to_regclass(:table) as oid)
-    and part.relkind = 'r'
-    and pg_catalog.pg_has_role(part.relowner, 'usage')
-order by part.relname
-
 -- name: limit_locks
 -- Rows that a policy hides would go with their partition, uncounted.
 select
@@ -161,18 +150,6 @@ insert into {archive} ({archived_columns}) select {archived_columns} from {outbo
 
 -- name: drop_partition
 drop table {outbox}
-
--- name: columns
-select attribute.attname
-from pg_attribute as attribute
-where attribute.attrelid = cast(pg_catalog.to_regclass(:table) as oid)
-    and attribute.attnum > 0
-    and not attribute.attisdropped
-    and attribute.attgenerated = ''
-order by attribute.attnum
-
--- name: table_exists
-select pg_catalog.to_regclass(:table) is not null
 
 -- name: create_archive
 -- No key and no index: an id that was pruned may be written again.

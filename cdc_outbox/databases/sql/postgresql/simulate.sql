@@ -1,17 +1,3 @@
--- name: columns
-select
-    attribute.attname,
-    pg_catalog.format_type(attribute.atttypid, attribute.atttypmod),
-    attribute.attnotnull,
-    coalesce(pg_catalog.pg_get_expr(default_of.adbin, default_of.adrelid), '')
-from pg_attribute as attribute
-left join pg_attrdef as default_of
-    on default_of.adrelid = attribute.attrelid
-    and default_of.adnum = attribute.attnum
-    and attribute.attgenerated = ''
-where attribute.attrelid = cast(pg_catalog.to_regclass(:table) as oid) and attribute.attnum > 0 and not attribute.attisdropped
-order by attribute.attnum
-
 -- name: rows
 -- Newest first, where ids are made in the order of time.
 select {columns}

@@ -38,11 +38,3 @@ left join pg_replication_slots as slot on true
 left join pg_stat_activity as reader on reader.pid = slot.active_pid
 left join pg_stat_replication as sender on sender.pid = slot.active_pid
 order by slot.slot_name
-
--- name: table
-select
-    coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass(:table), 'select'), false),
-    coalesce(pg_catalog.row_security_active(pg_catalog.to_regclass(:table)), false)
-
--- name: written
-select count(*) from (select from {table} limit :limit) as some_rows

@@ -1,10 +1,10 @@
 -- name: columns
-select name, lower(type), "notnull", coalesce(dflt_value, '')
+select name, lower(type), null, "notnull", 0, 0, lower(type), coalesce(dflt_value, '')
 from pragma_table_info({name_literal}, {schema_literal})
 order by cid
 
 -- name: indexes
-select list.name, list.origin = 'pk', list."unique", 1, coalesce(part.name, '')
+select list.name, list.origin = 'pk', list."unique", 1, not list.partial, coalesce(part.name, '')
 from pragma_index_list({name_literal}, {schema_literal}) as list
 join pragma_index_info(list.name, {schema_literal}) as part
 order by list.name, part.seqno
