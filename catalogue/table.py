@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from catalogue import store
+from cdc_outbox.databases.database import CAPTURED
 from cdc_outbox.debezium.options import (
     CONNECTORS,
     Option,
@@ -19,14 +20,7 @@ from cdc_outbox.debezium.options import (
 
 PAGE = Path(__file__).parents[1] / "docs" / "options.md"
 
-_NAMES = {
-    "postgresql": "PostgreSQL",
-    "mysql": "MySQL",
-    "mariadb": "MariaDB",
-    "sqlserver": "SQL Server",
-    "oracle": "Oracle",
-    "mongodb": "MongoDB",
-}
+_NAMES = {kind.value: kind.display_name for kind in CAPTURED}
 _DEFAULT_CHARACTERS = 60
 """What a cell can show; the data hold the rest."""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from tests.proofs.proof import Changes, config_with
 from tests.support.configs import BINARY, DECODER, JSON, MONGO_ROUTER, ROUTER, STRING, TOPIC_NAMES
 
@@ -302,7 +302,7 @@ class Mutated:
 
     def options(self, name: str) -> dict[str, str]:
         """Return the options of the connector of this name, whose database is called the same."""
-        return config_with(ConnectorKind.POSTGRESQL, self.changes, name=name, database=name)
+        return config_with(DatabaseKind.POSTGRESQL, self.changes, name=name, database=name)
 
     @property
     def places_columns(self) -> bool:
@@ -336,7 +336,7 @@ def mutated(seed: int, number: int) -> Mutated:
 def _typo(random: Random) -> Mutation:
     """Return a value with one character dropped, doubled or in the other case, or two of them swapped."""
     option = random.choice(_TYPED)
-    value = config_with(ConnectorKind.POSTGRESQL, {}, name=_NAME, database=_NAME)[option]
+    value = config_with(DatabaseKind.POSTGRESQL, {}, name=_NAME, database=_NAME)[option]
     kept = value.rpartition(_NAME)[0] + _NAME if _NAME in value else ""
     text = value.removeprefix(kept)
     at = random.randrange(len(text))

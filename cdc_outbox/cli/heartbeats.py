@@ -12,7 +12,7 @@ from cdc_outbox.connect import positions
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.finding import Finding, Location
@@ -131,7 +131,7 @@ def find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Hol
     Raises:
         CdcOutboxError: Connect or the database does not answer.
     """
-    if kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
+    if kind_of(config) is not DatabaseKind.POSTGRESQL:
         return None
     return find_positions(client, config, dsn).find_hole()
 

@@ -33,7 +33,8 @@ from cdc_outbox.connect.lifecycle import ConnectorControl
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import refuse_other_kind
 from cdc_outbox.connect.timings import Timings
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsError
 from cdc_outbox.operations.actions import record_action
@@ -199,7 +200,7 @@ def _each(
 def _slot(name: str, client: ConnectClient) -> str | None:
     """Return the slot that grows on the database's disk while a connector reads nothing."""
     config = client.find_config(name) or {}
-    return slot_of(config) if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL else None
+    return slot_of(config) if kind_of(config) is DatabaseKind.POSTGRESQL else None
 
 
 @click.command(short_help="Delete a connector, and say what stays of it.")

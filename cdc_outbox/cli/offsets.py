@@ -30,7 +30,7 @@ from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import ConnectorControl
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.slots import read_slots
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import (
     ConnectorPosition,
     Offset,
@@ -126,7 +126,7 @@ def set_offset(
     """
 
     def judge(position: ConnectorPosition) -> OffsetChange:
-        if position.kind is ConnectorKind.POSTGRESQL and not position.is_asked:
+        if position.kind is DatabaseKind.POSTGRESQL and not position.is_asked:
             raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
         return assess_set(position, read_offset(target, position.kind))
 
@@ -231,7 +231,7 @@ def _skips(name: str, move: OffsetChange) -> UnpublishedEventsError:
 
 def _position_of(name: str, client: ConnectClient, databases: Databases | None) -> ConnectorPosition:
     config = client.find_config(name) or {}
-    if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
+    if databases is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
         return ConnectorPosition(config=config, offsets=client.find_offsets(name))
     # The slot first: read later, it may have gone on beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):

@@ -15,7 +15,7 @@ from cdc_outbox.cli.output import ExitCode, bytes_as_json, document, say
 from cdc_outbox.cli.specs import ConnectorConfig, read_config
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.debezium.config import ConnectorKind, kind_of
+from cdc_outbox.debezium.config import kind_of
 from cdc_outbox.debezium.event_router.column_values import ColumnModes
 from cdc_outbox.debezium.event_router.jvm import Outcome
 from cdc_outbox.debezium.event_router.outbox_rows import (
@@ -154,7 +154,7 @@ def _rows_of_table(
     limit: int,
 ) -> list[Row | str]:
     """Return the newest rows of the table, or the one of an id."""
-    if kind_of(given.options.get("connector.class", "")) not in {ConnectorKind.POSTGRESQL, None}:
+    if kind_of(given.options) not in {DatabaseKind.POSTGRESQL, None}:
         what = "a document" if _is_of_mongo(simulation) else "a row"
         raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
     modes = ColumnModes(given.options)

@@ -30,7 +30,7 @@ from cdc_outbox.contract.topics import HEARTBEATS
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.slots import read_slots
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
@@ -237,7 +237,7 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
 
 def _find_slot(name: str, config: dict[str, str], databases: Databases | None) -> SlotFacts | None:
     """Return the slot of a connector, where there is one and its database is named."""
-    if databases is None or kind_of(config.get("connector.class", "")) is not ConnectorKind.POSTGRESQL:
+    if databases is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
         return None
     try:
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):

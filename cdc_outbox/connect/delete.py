@@ -12,7 +12,7 @@ from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlD
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import ConnectError, ConnectorInvalidError, DatabaseError
@@ -147,7 +147,7 @@ def what_stays(spec: Spec, remains: Leftovers) -> Iterator[Stay]:
 
 def _unspecified_stays(name: str, config: Mapping[str, str], topics: Sequence[str]) -> Iterator[Stay]:
     yield _offsets_stay(name)
-    if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL:
+    if kind_of(config) is DatabaseKind.POSTGRESQL:
         yield _slot_stays(slot_of(config))
         yield _publication_stays(config.get("publication.name", "dbz_publication"))
     if topics:
@@ -182,7 +182,7 @@ def _delete(client: ConnectClient, name: str, *, timings: Timings, report: Repor
 def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
     if spec.database.kind is not DatabaseKind.POSTGRESQL:
         return
-    slot = slot_of(config) if kind_of(config.get("connector.class", "")) is ConnectorKind.POSTGRESQL else None
+    slot = slot_of(config) if kind_of(config) is DatabaseKind.POSTGRESQL else None
     if slot != spec.database.slot:
         raise ConnectorInvalidError(
             f"the connector {spec.name} reads {f'the slot {slot}' if slot else 'no slot'}, not {spec.database.slot}",

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.config_texts import find_configs
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.lint import Config, ConnectorKind
+from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.lint.several import captured_tables
 from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.finding import Finding, Location
@@ -59,4 +60,4 @@ def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
 
 
 def _slot(config: Config) -> str | None:
-    return slot_of(config.options) if config.kind is ConnectorKind.POSTGRESQL else None
+    return slot_of(config.options) if config.kind is DatabaseKind.POSTGRESQL else None

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 from zlib import crc32
 
 from cdc_outbox.databases.dialects import Dialect
@@ -13,15 +13,51 @@ from cdc_outbox.errors import ConfigError
 
 
 class DatabaseKind(StrEnum):
-    """Whose database it is."""
+    """Whose database it is, and what follows from that; the value is its name in specs and of its options' file.
 
-    POSTGRESQL = "postgresql"
-    MARIADB = "mariadb"
-    MYSQL = "mysql"
-    SQLSERVER = "sqlserver"
-    ORACLE = "oracle"
-    MONGODB = "mongodb"
-    SQLITE = "sqlite"
+    Args:
+        display_name: As its makers write it.
+        default_port: Where its server listens; 0 for none.
+        connector_class: Debezium's connector for it, empty where there is none.
+        known_dialect: The statements that it understands, ``None`` where there are none here.
+    """
+
+    display_name: str
+    default_port: int
+    connector_class: str
+    known_dialect: Dialect | None
+
+    POSTGRESQL = "postgresql", "PostgreSQL", Dialect.POSTGRESQL, 5432, "postgresql.PostgresConnector"
+    MYSQL = "mysql", "MySQL", Dialect.MYSQL, 3306, "mysql.MySqlConnector"
+    MARIADB = "mariadb", "MariaDB", Dialect.MYSQL, 3306, "mariadb.MariaDbConnector"
+    SQLSERVER = "sqlserver", "SQL Server", None, 1433, "sqlserver.SqlServerConnector"
+    ORACLE = "oracle", "Oracle", None, 1521, "oracle.OracleConnector"
+    MONGODB = "mongodb", "MongoDB", None, 0, "mongodb.MongoDbConnector"
+    SQLITE = "sqlite", "SQLite", Dialect.SQLITE
+
+    def __new__(
+        cls, name: str, title: str = "", dialect: Dialect | None = None, default_port: int = 0, connector: str = ""
+    ) -> Self:
+        """Make a member whose value is the name alone."""
+        member = str.__new__(cls, name)
+        member._value_ = name
+        member.display_name = title
+        member.default_port = default_port
+        member.connector_class = f"io.debezium.connector.{connector}" if connector else ""
+        member.known_dialect = dialect
+        return member
+
+    @classmethod
+    def of_connector(cls, connector_class: str) -> Self | None:
+        """Return whose connector a class is, by its name as Connect takes it: in full, without its package, or shorter.
+
+        ``None`` for a connector of another database, or not of Debezium.
+        """
+        for kind in cls:
+            simple = kind.connector_class.rpartition(".")[2]
+            if simple and connector_class in {kind.connector_class, simple, simple.removesuffix("Connector")}:
+                return kind
+        return None
 
     @property
     def dialect(self) -> Dialect:
@@ -30,18 +66,18 @@ class DatabaseKind(StrEnum):
         Raises:
             ConfigError: None that are here: its outbox is made, written and pruned by others.
         """
-        if not self.has_dialect:
+        if self.known_dialect is None:
             raise ConfigError(
                 f"of {self} nothing but the connector is known here",
                 field="database.kind",
                 hint="`cdc-outbox render`, `lint` and `simulate` take such a spec.",
             )
-        return _DIALECTS[self]
+        return self.known_dialect
 
     @property
     def has_dialect(self) -> bool:
         """Whether there are statements for it here, to make, write and prune an outbox."""
-        return self in _DIALECTS
+        return self.known_dialect is not None
 
     @property
     def reads_binlog(self) -> bool:
@@ -54,12 +90,20 @@ class DatabaseKind(StrEnum):
         return self not in {DatabaseKind.POSTGRESQL, DatabaseKind.MONGODB, DatabaseKind.SQLITE}
 
     @property
-    def default_port(self) -> int:
-        """Where its server listens; 0 for none."""
-        return {"postgresql": 5432, "mariadb": 3306, "mysql": 3306, "sqlserver": 1433, "oracle": 1521}.get(self, 0)
+    def nouns(self) -> tuple[str, str]:
+        """What stands before a table's name, and what a table is called."""
+        if self is DatabaseKind.MONGODB:
+            return "database", "collection"
+        return "database" if self.reads_binlog else "schema", "table"
+
+    @property
+    def include_list(self) -> str:
+        """The connector's option that says which tables are captured."""
+        return f"{self.nouns[1]}.include.list"
 
 
-_DIALECTS = {DatabaseKind(kind): dialect for dialect in Dialect for kind in dialect.features.kinds}
+CAPTURED = tuple(kind for kind in DatabaseKind if kind.connector_class)
+"""The databases that Debezium has a connector for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

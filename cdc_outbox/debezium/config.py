@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cache, cached_property
 from typing import Protocol
 
 from cdc_outbox.contract.topics import raw_topic_name
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.finding import Location
@@ -47,39 +47,9 @@ IMPLICIT = ("type", "predicate", "negate", "plugin.version")
 _COMMA = re.compile(r"(?<!\\),")
 
 
-class ConnectorKind(StrEnum):
-    """Whose connector it is."""
-
-    POSTGRESQL = "io.debezium.connector.postgresql.PostgresConnector"
-    MYSQL = "io.debezium.connector.mysql.MySqlConnector"
-    MARIADB = "io.debezium.connector.mariadb.MariaDbConnector"
-    SQLSERVER = "io.debezium.connector.sqlserver.SqlServerConnector"
-    ORACLE = "io.debezium.connector.oracle.OracleConnector"
-    MONGODB = "io.debezium.connector.mongodb.MongoDbConnector"
-
-    @property
-    def nouns(self) -> tuple[str, str]:
-        """What stands before a table's name, and what a table is called."""
-        match self:
-            case ConnectorKind.MYSQL | ConnectorKind.MARIADB:
-                return "database", "table"
-            case ConnectorKind.MONGODB:
-                return "database", "collection"
-        return "schema", "table"
-
-    @property
-    def include_list(self) -> str:
-        """The option that says which tables are captured."""
-        return f"{self.nouns[1]}.include.list"
-
-
-def kind_of(connector_class: str) -> ConnectorKind | None:
-    """Return whose connector a class is, by its name as Connect takes it: in full, without its package, or shorter."""
-    for kind in ConnectorKind:
-        simple = kind.rpartition(".")[2]
-        if connector_class in {kind.value, simple, simple.removesuffix("Connector")}:
-            return kind
-    return None
+def kind_of(options: Mapping[str, str]) -> DatabaseKind | None:
+    """Return whose connector a configuration is of, ``None`` for one that is not of the six."""
+    return DatabaseKind.of_connector(options.get("connector.class", "").strip())
 
 
 def slot_of(options: Mapping[str, str]) -> str:
@@ -87,8 +57,8 @@ def slot_of(options: Mapping[str, str]) -> str:
     return options.get("slot.name", DEFAULT_SLOT).strip()
 
 
-BINLOG = (ConnectorKind.MYSQL, ConnectorKind.MARIADB)
-HISTORY = (*BINLOG, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE)
+BINLOG = tuple(kind for kind in CAPTURED if kind.reads_binlog)
+HISTORY = tuple(kind for kind in CAPTURED if kind.keeps_history)
 """Those that keep a topic with the history of the schema."""
 
 
@@ -223,9 +193,9 @@ class Config:
         }
 
     @cached_property
-    def kind(self) -> ConnectorKind | None:
+    def kind(self) -> DatabaseKind | None:
         """Whose connector it is, ``None`` for one that is not of the six."""
-        return kind_of(self.get("connector.class"))
+        return kind_of(self.options)
 
     @cached_property
     def transforms(self) -> tuple[ConfiguredPlugin, ...]:
@@ -299,7 +269,7 @@ class Config:
         """
         prefix, delimiter = self.get("topic.prefix"), self.get("topic.delimiter", ".")
         strategy = self.get("topic.naming.strategy")
-        left_out = _LEFT_OUT.get(strategy) if not strategy or self.kind is ConnectorKind.POSTGRESQL else None
+        left_out = _LEFT_OUT.get(strategy) if not strategy or self.kind is DatabaseKind.POSTGRESQL else None
         if not prefix or is_placeholder(prefix) or left_out is None:
             return ()
         if table == "message":
@@ -307,7 +277,7 @@ class Config:
         if strategy == _UNICODE and not re.fullmatch(r"[A-Za-z0-9.]+", table):
             return ()
         names, dots = [table], 1
-        if self.kind is ConnectorKind.SQLSERVER:
+        if self.kind is DatabaseKind.SQLSERVER:
             names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
         if delimiter != "." and any(name.count(".") != dots for name in names):
             return ()  # which dots are delimiters cannot be told

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc_outbox.databases.binlog import BinlogPosition
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.debezium.config import BINLOG, ConnectorKind, kind_of
+from cdc_outbox.debezium.config import BINLOG, kind_of
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 
 
@@ -80,9 +81,9 @@ class ConnectorPosition:
         return self.config.get("topic.prefix", "")
 
     @property
-    def kind(self) -> ConnectorKind | None:
+    def kind(self) -> DatabaseKind | None:
         """Whose connector it is, ``None`` for one that this package does not know."""
-        return kind_of(self.config.get("connector.class", ""))
+        return kind_of(self.config)
 
     @property
     def stored(self) -> Offset | None:
@@ -96,7 +97,7 @@ class ConnectorPosition:
             ConnectorInvalidError: There is none yet, and how this connector calls its partition is not known.
         """
         own = [entry for entry in self.offsets if entry.get("partition", {}).get("server") == self.topic_prefix]
-        if not own and self.kind is not ConnectorKind.POSTGRESQL and self.kind not in BINLOG:
+        if not own and self.kind is not DatabaseKind.POSTGRESQL and self.kind not in BINLOG:
             raise ConnectorInvalidError(
                 "no offset is stored yet, and how this connector calls its partition is not known here",
                 hint="Let it run until `cdc-outbox offsets show` shows one.",
@@ -116,7 +117,7 @@ def position_in(offset: Offset | None) -> Position | None:
     return BinlogPosition.of(str(file), int(position_in_file)) if file and position_in_file.isdecimal() else None
 
 
-def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
+def read_offset(text: str, kind: DatabaseKind | None) -> Offset:
     """Return the offset that somebody wrote: a place in the log, or the offset itself as a JSON object.
 
     Raises:
@@ -128,20 +129,20 @@ def read_offset(text: str, kind: ConnectorKind | None) -> Offset:
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"the offset is no JSON: {error}", field="--to-offset") from error
         return found
-    if kind is ConnectorKind.POSTGRESQL:
+    if kind is DatabaseKind.POSTGRESQL:
         lsn = Lsn.parse(text).value
         # All three, or Debezium would look for the transaction that the others speak of.
         return {"lsn": lsn, "lsn_proc": lsn, "lsn_commit": lsn}
     file, _, position_in_file = text.rpartition(":")
     position = (
         BinlogPosition.of(file, int(position_in_file))
-        if kind is ConnectorKind.MYSQL and position_in_file.isdecimal()
+        if kind is DatabaseKind.MYSQL and position_in_file.isdecimal()
         else None
     )
     if position is not None:
         # No GTIDs: where an offset has them, they count and not the place.
         return {"file": position.file, "pos": position.offset}
-    wanted = "FILE:OFFSET, or " if kind is ConnectorKind.MYSQL else ""
+    wanted = "FILE:OFFSET, or " if kind is DatabaseKind.MYSQL else ""
     hint = f"Give {wanted}the whole offset as a JSON object, as `cdc-outbox offsets show` does."
     raise ConfigError(f"{text!r} is no offset of this connector", field="--to-offset", hint=hint)
 
@@ -153,9 +154,9 @@ def assess_set(position: ConnectorPosition, wanted: Offset) -> OffsetChange:
         ConnectorInvalidError: It would do nothing but harm.
     """
     target, stored = position_in(wanted), position_in(position.stored)
-    if position.kind is ConnectorKind.POSTGRESQL:
+    if position.kind is DatabaseKind.POSTGRESQL:
         return _judge_lsn(position, target if isinstance(target, Lsn) else None, stored)
-    if position.kind is ConnectorKind.MARIADB and not wanted.get("gtids"):
+    if position.kind is DatabaseKind.MARIADB and not wanted.get("gtids"):
         raise ConnectorInvalidError(
             "the offset of a MariaDB connector has gtids, and without them its task fails",
             hint="`select binlog_gtid_pos('FILE', OFFSET)` on the server tells those of a place.",
@@ -212,7 +213,7 @@ def assess_reset(position: ConnectorPosition) -> OffsetChange:
     """Return what it does that no offset is stored any more."""
     mode = position.config.get("snapshot.mode", "initial")
     again = "" if mode in READS_NOTHING else "; every row that the table holds comes again"
-    if position.kind is not ConnectorKind.POSTGRESQL:
+    if position.kind is not DatabaseKind.POSTGRESQL:
         text = "the connector goes on at the end of the log: what is committed until it runs is never published"
         return OffsetChange(f"{text}{again}", skips=True)
     slot, stored = position.slot, position_in(position.stored)

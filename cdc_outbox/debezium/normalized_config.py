@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, ConfiguredPlugin, Router, listed
 from cdc_outbox.debezium.java_regex import literal, matches
-from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
+from cdc_outbox.debezium.lint import RULES, Config
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.options import Option
 from cdc_outbox.debezium.options.behavior import Value
@@ -158,7 +159,7 @@ class NormalizedConfig:
             passed_on = found is not None and found.class_name.startswith("io.debezium.") and own.startswith(_PASSED_ON)
             return not config.has(converter) or not (known or passed_on)
         if option == "tasks.max":
-            return config.kind not in {ConnectorKind.SQLSERVER, ConnectorKind.MONGODB, None}
+            return config.kind not in {DatabaseKind.SQLSERVER, DatabaseKind.MONGODB, None}
         return option in self._dead and option not in self._of_listed
 
     @cached_property
@@ -186,7 +187,7 @@ class NormalizedConfig:
     def _spelled(self, key: str, value: str, known: Option | None) -> Value:
         """Return a value in one of the ways in which it can be written."""
         if key == "connector.class":
-            return self.config.kind.value if self.config.kind is not None else value
+            return self.config.kind.connector_class if self.config.kind is not None else value
         if _NAMES.fullmatch(key):
             return tuple(sorted(literal(entry) or entry for entry in listed(value)))
         kind = known.type if known is not None else ""
@@ -249,7 +250,7 @@ class NormalizedConfig:
             return None if name.endswith(".regex") or template == _DEFAULT_TOPIC else template
         default = None if known is None else known.default
         default = default or untold_default(f"transforms.{plugin.type.rpartition('.')[2]}.{name}")
-        if router is not None and default is not None and self.config.kind is ConnectorKind.ORACLE:
+        if router is not None and default is not None and self.config.kind is DatabaseKind.ORACLE:
             # The router of Oracle's connector has the names of its columns in capital letters.
             default = default.upper() if name.startswith("table.field.event.") or name == "route.by.field" else default
         if known is not None and known.type == "list":  # a transform may take two lists side by side
@@ -300,9 +301,8 @@ class NormalizedConfig:
 
 
 def _find(config: Config, option: str) -> Option | None:
-    connector = catalogue.connector_of(config.get("connector.class"))
     version = ".".join(map(str, config.version))
-    own = None if connector is None else catalogue.catalogue(connector, version).find(option)
+    own = None if config.kind is None else catalogue.catalogue(config.kind, version).find(option)
     return own or catalogue.find_framework(option)
 
 

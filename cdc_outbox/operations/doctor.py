@@ -25,7 +25,7 @@ from cdc_outbox.contract.topics import differences
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.debezium.config import ConnectorKind, kind_of, slot_of
+from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import Diagnosis
 from cdc_outbox.debezium.explanations import explained
 from cdc_outbox.debezium.lint import lint_all
@@ -203,8 +203,7 @@ class Doctor:
         client, found = self._systems.connect, self._connector
         if client is None or found is None or CONNECT in self._silent:
             return
-        kind = kind_of(found.config.get("connector.class", ""))
-        if self._kind is not DatabaseKind.POSTGRESQL or kind is not ConnectorKind.POSTGRESQL:
+        if {self._kind, kind_of(found.config)} != {DatabaseKind.POSTGRESQL}:
             return
         location = Location(document=DATABASE, path=slot_of(found.config))
         if location.path != self._spec.database.slot:

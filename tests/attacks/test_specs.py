@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from tests.support.attacks import SECRET, assert_harmless, hostile_text
 from tests.support.commands import run_command
 from tests.support.configs import CLEAN
@@ -19,7 +19,7 @@ SPEC: dict[str, Any] = {
     **yaml.safe_load(ORDERS.read_text()),
     "overrides": {"database.sslmode": "verify-full", "heartbeat.action.query": "select 1"},
 }
-CONFIG = dict(CLEAN[ConnectorKind.POSTGRESQL])
+CONFIG = dict(CLEAN[DatabaseKind.POSTGRESQL])
 Place = tuple[str | int, ...]
 
 

@@ -1,6 +1,6 @@
 """All proofs together."""
 
-from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from tests.proofs import (
     proven_by_an_outage,
     proven_by_asking,
@@ -17,7 +17,7 @@ from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.proven_on_mariadb import OnMariaDb
 from tests.proofs.ran import Ran
 
-__all__ = ["KINDS", "PROOFS", "PROVEN", "SENT", "ConnectorKind", "Sent"]
+__all__ = ["KINDS", "PROOFS", "PROVEN", "SENT", "DatabaseKind", "Sent"]
 
 SENT = proven_by_asking.SENT
 RAN: tuple[Ran | Pair | OnMariaDb, ...] = (
@@ -29,5 +29,5 @@ RAN: tuple[Ran | Pair | OnMariaDb, ...] = (
 )
 PROOFS: tuple[Proof, ...] = (*proven_by_asking.ANSWERED, *proven_by_routing.ROUTED, *RAN, *proven_by_an_outage.OUTAGES)
 PROVEN = frozenset({*(proof.code for proof in PROOFS), *(sent.code for sent in SENT)})
-KINDS = (ConnectorKind.POSTGRESQL, ConnectorKind.MARIADB)
+KINDS = (DatabaseKind.POSTGRESQL, DatabaseKind.MARIADB)
 """Whose connectors are run."""

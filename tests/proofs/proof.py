@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import NEWEST, Config, Version
 from tests.support.configs import CLEAN, config_of
 
 Changes = Mapping[str, str | None]
@@ -17,8 +18,8 @@ NAMED = {
 }
 """What keeps a connector apart from the others."""
 
-_SERVERS: Mapping[ConnectorKind, Mapping[str, str]] = {
-    ConnectorKind.POSTGRESQL: {
+_SERVERS: Mapping[DatabaseKind, Mapping[str, str]] = {
+    DatabaseKind.POSTGRESQL: {
         "table.include.list": "{name}\\.outbox",
         "predicates.isOutbox.pattern": "{name}\\.{name}\\.outbox",
         "database.hostname": "${env:POSTGRES_HOST}",
@@ -30,7 +31,7 @@ _SERVERS: Mapping[ConnectorKind, Mapping[str, str]] = {
         "publication.name": "{name}",
         "message.prefix.exclude.list": ".*",
     },
-    ConnectorKind.MARIADB: {
+    DatabaseKind.MARIADB: {
         "table.include.list": "{name}\\.outbox",
         "predicates.isOutbox.pattern": "{name}\\.{name}\\.outbox",
         "database.hostname": "127.0.0.1",
@@ -60,7 +61,7 @@ class Proof:
     code: str
     changes: Changes
     fixed: Changes = field(default_factory=dict)
-    kind: ConnectorKind = ConnectorKind.POSTGRESQL
+    kind: DatabaseKind = DatabaseKind.POSTGRESQL
     version: Version = NEWEST
     also: tuple[str, ...] = ()
 
@@ -84,7 +85,7 @@ class Proof:
         return [config_of(self.config(changes), version=self.version)]
 
 
-def config_with(kind: ConnectorKind, changes: Changes, **names: str) -> dict[str, str]:
+def config_with(kind: DatabaseKind, changes: Changes, **names: str) -> dict[str, str]:
     """Return a clean configuration with changes in it."""
     options: dict[str, str | None] = {**CLEAN[kind], **NAMED, **_SERVERS.get(kind, {}), **changes}
     filled = {"name": "orders", "database": "orders", "port": "3306", "id": "4711", "brokers": "kafka:9092", **names}

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config_texts import find_in_text
-from cdc_outbox.debezium.lint import ConnectorKind
 from tests.proofs.proof import Proof
 
 _R = "transforms.outbox."
@@ -70,7 +70,7 @@ ANSWERED = (
     Answered(code="CC105", changes={"plugin.name": "pgoutptu"}, option="plugin.name", says="Value must be one of"),
     Answered(
         code="CC106",
-        kind=ConnectorKind.MARIADB,
+        kind=DatabaseKind.MARIADB,
         changes={"database.server.id": None},
         option="database.server.id",
         says="A value is required",
@@ -119,7 +119,7 @@ ANSWERED = (
     ),
     Answered(
         code="CC111",
-        kind=ConnectorKind.MARIADB,
+        kind=DatabaseKind.MARIADB,
         changes={"database.server.id": "0"},
         option="database.server.id",
         says="A positive, non-zero long value is expected",

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.event_router import ConnectType, ConnectValue
-from cdc_outbox.debezium.lint import ConnectorKind
 from cdc_outbox.message import Message
 from tests.proofs.routed import NOW_MS, Routed, becomes, fails, headers, topics, values
 from tests.support.configs import BINARY, JSON, MONGO_ROUTER, ROUTER, STRING
@@ -142,7 +142,7 @@ ROUTED = (
     ),
     Routed(
         code="CC321",
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         changes={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
         fixed={f"{_M}expand.json.payload": "false"},
         also=("CC413",),
@@ -201,7 +201,7 @@ ROUTED = (
     ),
     Routed(
         code="CC326",
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         changes={f"{_R}type": ROUTER},
         also=("CC226", "CC335"),
         connector="mongodb",
@@ -218,7 +218,7 @@ ROUTED = (
     ),
     Routed(
         code="CC328",
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         changes={f"{_M}op.invalid.behavior": "fatal", "skipped.operations": "t"},
         fixed={f"{_T}op.invalid.behavior": "fatal", "skipped.operations": "t"},
         also=("CC808",),
@@ -229,7 +229,7 @@ ROUTED = (
     ),
     Routed(
         code="CC331",
-        kind=ConnectorKind.ORACLE,
+        kind=DatabaseKind.ORACLE,
         changes={f"{_T}field.event.payload": "payload", f"{_T}field.event.timestamp": None},
         fixed={f"{_T}field.event.timestamp": None},
         also=("CC335",),
@@ -351,7 +351,7 @@ ROUTED = (
     ),
     Routed(
         code="CC808",
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         changes={},
         fixed={f"{_M}expand.json.payload": "true", **_PLAIN_JSON},
         connector="mongodb",

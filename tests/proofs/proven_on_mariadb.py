@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from uuid import uuid4
 
-from cdc_outbox.debezium.lint import Config, ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import Config
 from cdc_outbox.message import Message
 from tests.proofs.place import MariaDbPlace
 from tests.proofs.proof import Changes, Proof
@@ -115,7 +116,7 @@ class OnMariaDb(Proof):
         instead: What is seen of a fixed one.
     """
 
-    kind: ConnectorKind = ConnectorKind.MARIADB
+    kind: DatabaseKind = DatabaseKind.MARIADB
     shows: Seen
     act: Callable[[MariaDbPlace], object] = _write
     instead: Seen = _arrives

@@ -1,6 +1,6 @@
 """What the rules CC5 to CC8 are about: capture, connections and databases; the others are in ``hazards``."""
 
-from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from tests.support.configs import DECODER
 from tests.support.lint_case import Case, case
 
@@ -19,15 +19,15 @@ CAPTURE_CASES = (
     case("CC504", "table.include.list", "public\\..*", more={f"{_R}predicate": None}),
     case("CC504", "table.include.list", "public.a,public.b", more={f"{_R}predicate": None}),
     case("CC505", "predicates.isOutbox.pattern", "outbox.event.*"),
-    case("CC505", "predicates.isOutbox.pattern", "orders\\.dbo\\.outbox", ConnectorKind.SQLSERVER),
+    case("CC505", "predicates.isOutbox.pattern", "orders\\.dbo\\.outbox", DatabaseKind.SQLSERVER),
     case("CC506", "table.include.list", "outbox"),
     case("CC507", "table.include.list", "orders.public.outbox"),
-    case("CC507", "table.include.list", "orders.dbo.outbox", ConnectorKind.SQLSERVER),
-    case("CC507", "table.include.list", "ORCLPDB1.APP.OUTBOX", ConnectorKind.ORACLE),
+    case("CC507", "table.include.list", "orders.dbo.outbox", DatabaseKind.SQLSERVER),
+    case("CC507", "table.include.list", "ORCLPDB1.APP.OUTBOX", DatabaseKind.ORACLE),
     case("CC508", "table.include.list", '"public"."Outbox"'),
     case("CC509", "table.exclude.list", "public.x"),
     case("CC510", "schema.include.list", "orders"),
-    case("CC510", "database.include.list", "shop", ConnectorKind.MYSQL),
+    case("CC510", "database.include.list", "shop", DatabaseKind.MYSQL),
     Case(
         code="CC511",
         at="message.prefix.exclude.list",
@@ -37,7 +37,7 @@ CAPTURE_CASES = (
     case("CC513", "heartbeat.action.query", "insert into heartbeat values (1)"),
     Case(code="CC514", at="heartbeat.action.query", changes={"heartbeat.interval.ms": "0"}),
     case("CC515", "snapshot.mode", "initial"),
-    case("CC515", "snapshot.mode", None, ConnectorKind.MYSQL),
+    case("CC515", "snapshot.mode", None, DatabaseKind.MYSQL),
     case("CC516", "snapshot.mode", "always"),
     case("CC517", "snapshot.mode", "initial_only"),
     Case(
@@ -67,7 +67,7 @@ CAPTURE_CASES = (
         },
     ),
     case("CC523", "schema.exclude.list", "public"),
-    case("CC523", "database.exclude.list", "orders", ConnectorKind.MYSQL),
+    case("CC523", "database.exclude.list", "orders", DatabaseKind.MYSQL),
     Case(
         code="CC524",
         at="message.prefix.exclude.list",
@@ -100,43 +100,41 @@ CAPTURE_CASES = (
     case("CC618", "publication.autocreate.mode", "filtered"),
     case("CC620", "database.port", "6432"),
     case("CC620", "database.hostname", "ep-cool-1-pooler.eu.example.org"),
-    case("CC701", "schema.history.internal", "io.debezium.relational.history.MemorySchemaHistory", ConnectorKind.MYSQL),
+    case("CC701", "schema.history.internal", "io.debezium.relational.history.MemorySchemaHistory", DatabaseKind.MYSQL),
     case(
-        "CC702", "schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory", ConnectorKind.MARIADB
+        "CC702", "schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory", DatabaseKind.MARIADB
     ),
-    case("CC703", "schema.history.internal.store.only.captured.tables.ddl", None, ConnectorKind.ORACLE),
-    case("CC704", "schema.history.internal.skip.unparseable.ddl", "true", ConnectorKind.MYSQL),
-    case("CC705", "include.schema.changes", None, ConnectorKind.MYSQL),
+    case("CC703", "schema.history.internal.store.only.captured.tables.ddl", None, DatabaseKind.ORACLE),
+    case("CC704", "schema.history.internal.skip.unparseable.ddl", "true", DatabaseKind.MYSQL),
+    case("CC705", "include.schema.changes", None, DatabaseKind.MYSQL),
     case(
         "CC706",
         "schema.history.internal.kafka.topic",
         "orders",
-        ConnectorKind.MYSQL,
+        DatabaseKind.MYSQL,
         more={"include.schema.changes": None},
     ),
-    case("CC707", "snapshot.mode", "recovery", ConnectorKind.MYSQL),
-    case("CC708", "snapshot.locking.mode", None, ConnectorKind.MYSQL),
-    case("CC709", "heartbeat.interval.ms", None, ConnectorKind.MONGODB),
-    Case(
-        code="CC801", at="snapshot.isolation.mode", kind=ConnectorKind.SQLSERVER, changes={"snapshot.mode": "initial"}
-    ),
-    case("CC802", "lob.enabled", None, ConnectorKind.ORACLE),
-    case("CC803", "log.mining.transaction.retention.ms", "3600000", ConnectorKind.ORACLE),
-    case("CC804", "log.mining.strategy", "redo_log_catalog", ConnectorKind.ORACLE),
+    case("CC707", "snapshot.mode", "recovery", DatabaseKind.MYSQL),
+    case("CC708", "snapshot.locking.mode", None, DatabaseKind.MYSQL),
+    case("CC709", "heartbeat.interval.ms", None, DatabaseKind.MONGODB),
+    Case(code="CC801", at="snapshot.isolation.mode", kind=DatabaseKind.SQLSERVER, changes={"snapshot.mode": "initial"}),
+    case("CC802", "lob.enabled", None, DatabaseKind.ORACLE),
+    case("CC803", "log.mining.transaction.retention.ms", "3600000", DatabaseKind.ORACLE),
+    case("CC804", "log.mining.strategy", "redo_log_catalog", DatabaseKind.ORACLE),
     Case(
         code="CC805",
         at="heartbeat.action.query",
         changes={"heartbeat.action.query": "select 1"},
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         version=(3, 6),
     ),
-    case("CC806", "cursor.oversize.handling.mode", "skip", ConnectorKind.MONGODB),
+    case("CC806", "cursor.oversize.handling.mode", "skip", DatabaseKind.MONGODB),
     Case(
         code="CC807",
         at="collection.include.list",
-        kind=ConnectorKind.MONGODB,
+        kind=DatabaseKind.MONGODB,
         changes={"filters.match.mode": "literal"},
     ),
-    case("CC808", f"{_M}expand.json.payload", None, ConnectorKind.MONGODB),
-    case("CC809", "collection.include.list", None, ConnectorKind.MONGODB),
+    case("CC808", f"{_M}expand.json.payload", None, DatabaseKind.MONGODB),
+    case("CC809", "collection.include.list", None, DatabaseKind.MONGODB),
 )

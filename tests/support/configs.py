@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config_texts import find_configs
-from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
+from cdc_outbox.debezium.lint import NEWEST, Config, Version
 from cdc_outbox.text_files.document import Document
 from cdc_outbox.text_files.json_text import read_json
 
@@ -60,22 +61,22 @@ _BINLOG = {
     "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
 }
 
-CLEAN: Mapping[ConnectorKind, dict[str, str]] = {
-    ConnectorKind.POSTGRESQL: _POSTGRESQL,
-    ConnectorKind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": ConnectorKind.MYSQL.value},
-    ConnectorKind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": ConnectorKind.MARIADB.value},
-    ConnectorKind.SQLSERVER: {
+CLEAN: Mapping[DatabaseKind, dict[str, str]] = {
+    DatabaseKind.POSTGRESQL: _POSTGRESQL,
+    DatabaseKind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": DatabaseKind.MYSQL.connector_class},
+    DatabaseKind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": DatabaseKind.MARIADB.connector_class},
+    DatabaseKind.SQLSERVER: {
         **_COMMON,
         **_HISTORY,
-        "connector.class": ConnectorKind.SQLSERVER.value,
+        "connector.class": DatabaseKind.SQLSERVER.connector_class,
         "database.names": "orders",
         "table.include.list": "dbo\\.outbox",
         "predicates.isOutbox.pattern": "orders\\.orders\\.dbo\\.outbox",
     },
-    ConnectorKind.ORACLE: {
+    DatabaseKind.ORACLE: {
         **_COMMON,
         **_HISTORY,
-        "connector.class": ConnectorKind.ORACLE.value,
+        "connector.class": DatabaseKind.ORACLE.connector_class,
         "database.dbname": "ORCLCDB",
         "table.include.list": "APP\\.OUTBOX",
         "lob.enabled": "true",
@@ -83,9 +84,9 @@ CLEAN: Mapping[ConnectorKind, dict[str, str]] = {
         "transforms.outbox.table.field.event.timestamp": "CREATED_AT",
         "transforms.outbox.table.fields.additional.placement": "TYPE:header:eventType",
     },
-    ConnectorKind.MONGODB: {
+    DatabaseKind.MONGODB: {
         **{option: value for option, value in _COMMON.items() if not option.startswith(("database", "transforms."))},
-        "connector.class": ConnectorKind.MONGODB.value,
+        "connector.class": DatabaseKind.MONGODB.connector_class,
         "mongodb.connection.string": "${env:MONGODB}",
         "collection.include.list": "orders\\.outbox",
         "predicates.isOutbox.pattern": "orders\\.orders\\.outbox",
@@ -97,7 +98,7 @@ CLEAN: Mapping[ConnectorKind, dict[str, str]] = {
 }
 
 
-def changed(kind: ConnectorKind, changes: Mapping[str, str | None]) -> dict[str, str]:
+def changed(kind: DatabaseKind, changes: Mapping[str, str | None]) -> dict[str, str]:
     options: dict[str, str | None] = {**CLEAN[kind], **changes}
     return {option: value for option, value in options.items() if value is not None}
 

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cdc_outbox.debezium.lint import NEWEST, Config, ConnectorKind, Version
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import NEWEST, Config, Version
 from tests.support.configs import changed, config_of
 
 EMPTY: Mapping[str, str | None] = {}
@@ -20,7 +21,7 @@ class Case:
     code: str
     at: str
     changes: Mapping[str, str | None] = field(default_factory=dict)
-    kind: ConnectorKind = ConnectorKind.POSTGRESQL
+    kind: DatabaseKind = DatabaseKind.POSTGRESQL
     version: Version = NEWEST
 
     def __str__(self) -> str:
@@ -34,7 +35,7 @@ def case(
     code: str,
     at: str,
     value: str | None,
-    kind: ConnectorKind = ConnectorKind.POSTGRESQL,
+    kind: DatabaseKind = DatabaseKind.POSTGRESQL,
     more: Mapping[str, str | None] = EMPTY,
 ) -> Case:
     return Case(code=code, at=at, kind=kind, changes={at: value, **more})

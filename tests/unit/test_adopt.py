@@ -9,9 +9,10 @@ import yaml
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
 from cdc_outbox.debezium.adopt import Adopted, adopt
 from cdc_outbox.debezium.config_texts import find_in_text
-from cdc_outbox.debezium.lint import RULES, Config, ConnectorKind
+from cdc_outbox.debezium.lint import RULES, Config
 from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, differences
 from cdc_outbox.debezium.render import LATENCIES
@@ -58,7 +59,7 @@ def test_a_teams_own_configuration_becomes_a_spec_with_its_names() -> None:
 def test_a_name_whose_case_did_not_count_has_a_comment() -> None:
     text = adopted_from(config_of({**FOREIGN, "table.include.list": "sales.Domain_Events"})).text
     assert "  table: Domain_Events  # its case counts here" in text
-    text = adopted_from(config_of(changed(ConnectorKind.POSTGRESQL, {"table.include.list": r"public\.Outbox"}))).text
+    text = adopted_from(config_of(changed(DatabaseKind.POSTGRESQL, {"table.include.list": r"public\.Outbox"}))).text
     assert "its case counts" not in text
 
 
@@ -201,7 +202,7 @@ def test_what_is_no_outboxs_is_refused(path: Path) -> None:
 
 def test_a_password_in_a_connection_string_is_hidden_with_it() -> None:
     change = {"mongodb.connection.string": f"mongodb://me:{SECRET}@a,b/?replicaSet=rs0"}
-    adopted = adopted_from(config_of(changed(ConnectorKind.MONGODB, change)))
+    adopted = adopted_from(config_of(changed(DatabaseKind.MONGODB, change)))
     assert SECRET not in adopted.text + "".join(map(str, adopted.findings))
     assert adopted.spec.database.connection_string == "${env:ORDERS_MONGODB_CONNECTION_STRING}"
 
@@ -218,8 +219,8 @@ def test_numbers_for_a_table_without_columns_for_them_are_refused() -> None:
         adopt(config_of(FOREIGN), {"order": SequenceMode.GAPLESS}, made_from="x")
 
 
-@pytest.mark.parametrize("kind", ConnectorKind)
-def test_a_clean_configuration_of_every_kind_is_adopted(kind: ConnectorKind) -> None:
+@pytest.mark.parametrize("kind", CAPTURED)
+def test_a_clean_configuration_of_every_kind_is_adopted(kind: DatabaseKind) -> None:
     adopted = adopted_from(config_of(CLEAN[kind]))
     assert codes(adopted, Severity.ERROR) <= {"database.dbname"}
     assert adopted.spec.outbox.name.lower() == "outbox"
@@ -228,7 +229,7 @@ def test_a_clean_configuration_of_every_kind_is_adopted(kind: ConnectorKind) -> 
 def test_the_table_of_several_is_the_one_that_the_router_sees() -> None:
     two = {"table.include.list": r"public\.events,public\.orders"}
     two |= {"predicates.isOutbox.pattern": r"orders\.public\.events"}
-    adopted = adopted_from(config_of(changed(ConnectorKind.POSTGRESQL, two)))
+    adopted = adopted_from(config_of(changed(DatabaseKind.POSTGRESQL, two)))
     assert adopted.spec.outbox.name == "events"
     assert codes(adopted, Severity.ERROR) == {"table.include.list", "transforms.outbox.predicate"}
 

@@ -12,7 +12,6 @@ from cdc_outbox.debezium.options import (
     Option,
     Rename,
     catalogue,
-    connector_of,
     find,
     find_framework,
     option_of,
@@ -171,8 +170,6 @@ def test_plugins_have_the_short_names_that_connect_takes() -> None:
         assert plugin(name), name
     assert plugin("ByteArrayConverter") is None, "Debezium and Connect both have one"
     assert plugin("org.example.Nothing") is None
-    assert connector_of("PostgresConnector") == connector_of("Postgres") == "postgresql"
-    assert connector_of("org.example.Connector") is None
 
 
 def test_the_demos_rendered_options_are_all_known() -> None:

@@ -4,12 +4,14 @@ import pytest
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.delete import Leftovers, retire, retire_unspecified, what_stays
-from cdc_outbox.debezium.config import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.errors import ConnectorInvalidError
 from cdc_outbox.spec import parse_spec
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.specs import MINIMAL
 from tests.support.timings import QUICK_TIMINGS
+
+POSTGRESQL = DatabaseKind.POSTGRESQL.connector_class
 
 DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
 
@@ -19,7 +21,7 @@ DEBEZIUM = MINIMAL.replace("database:\n", "database:\n  slot: debezium\n")
     [
         (
             MINIMAL,
-            {"connector.class": ConnectorKind.POSTGRESQL, "slot.name": "other"},
+            {"connector.class": POSTGRESQL, "slot.name": "other"},
             "reads the slot other, not orders",
         ),
         (MINIMAL, {"connector.class": "Postgres"}, "reads the slot debezium, not orders"),
@@ -47,11 +49,15 @@ def test_a_topic_of_several_aggregate_types_stays_once() -> None:
     ("config", "stays"),
     [
         (
-            {"connector.class": ConnectorKind.POSTGRESQL, "slot.name": "other", "publication.name": "rows"},
+            {
+                "connector.class": DatabaseKind.POSTGRESQL.connector_class,
+                "slot.name": "other",
+                "publication.name": "rows",
+            },
             ["the slot other, which keeps WAL until it is dropped", "the publication rows"],
         ),
         (
-            {"connector.class": ConnectorKind.POSTGRESQL},
+            {"connector.class": POSTGRESQL},
             ["the slot debezium, which keeps WAL until it is dropped", "the publication dbz_publication"],
         ),
         ({"connector.class": "org.example.Sink"}, []),

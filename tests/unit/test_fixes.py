@@ -9,8 +9,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
 from cdc_outbox.debezium.config_texts import find_in_text
-from cdc_outbox.debezium.lint import ConnectorKind, lint_all
+from cdc_outbox.debezium.lint import lint_all
 from cdc_outbox.debezium.lint.fixes import FIXERS, fix
 from fuzz.lint import named_texts
 from tests.support.configs import CLEAN, D5, changed
@@ -81,7 +82,7 @@ def test_every_fixer_fixes_one_of_the_hazards() -> None:
 def test_what_a_transform_has_no_more_is_left_out() -> None:
     unwrap = "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"
     added = {"transforms.unwrap.type": unwrap, "transforms.unwrap.sanitize.field.names": "true"}
-    text = json.dumps({**CLEAN[ConnectorKind.MONGODB], "transforms": "outbox,unwrap", **added})
+    text = json.dumps({**CLEAN[DatabaseKind.MONGODB], "transforms": "outbox,unwrap", **added})
     rewritten, done = fix(text, name="x.json")
     assert ([fixed.code for fixed in done], "sanitize" in rewritten) == (["CC226"], False)
 
@@ -94,15 +95,15 @@ def test_what_a_transform_has_no_more_is_left_out() -> None:
     ],
 )
 def test_an_option_that_the_router_had_under_another_name_is_renamed(option: str, value: str, becomes: str) -> None:
-    options = {**CLEAN[ConnectorKind.POSTGRESQL], option: value, "skipped.operations": "t"}
+    options = {**CLEAN[DatabaseKind.POSTGRESQL], option: value, "skipped.operations": "t"}
     options.pop(becomes, None)
     rewritten, done = fix(json.dumps(options), name="x.json")
     assert json.loads(rewritten)[becomes] == value
     assert (option in rewritten, done[0].code) == (False, "CC301")
 
 
-@pytest.mark.parametrize("kind", ConnectorKind)
-def test_what_is_right_stays_as_it_is(kind: ConnectorKind) -> None:
+@pytest.mark.parametrize("kind", CAPTURED)
+def test_what_is_right_stays_as_it_is(kind: DatabaseKind) -> None:
     for form, written in FORMS.items():
         text = written(CLEAN[kind])
         assert fix(text, name=form) == (text, [])
@@ -119,7 +120,7 @@ def test_what_is_right_stays_as_it_is(kind: ConnectorKind) -> None:
     ],
 )
 def test_what_can_be_meant_in_two_ways_is_left(option: str, value: str) -> None:
-    options = {**CLEAN[ConnectorKind.POSTGRESQL], option: value}
+    options = {**CLEAN[DatabaseKind.POSTGRESQL], option: value}
     if option == "truncate.handling.mode":
         del options["skipped.operations"]
     text = json.dumps(options)
@@ -181,15 +182,13 @@ def test_the_overrides_of_a_spec_are_fixed_and_nothing_else_of_it() -> None:
 
 
 def test_a_version_that_has_the_old_name_keeps_it() -> None:
-    text = json.dumps({**CLEAN[ConnectorKind.MYSQL], "snapshot.mode": "schema_only", "snapshot.new.tables": "parallel"})
+    text = json.dumps({**CLEAN[DatabaseKind.MYSQL], "snapshot.mode": "schema_only", "snapshot.new.tables": "parallel"})
     assert [fixed.code for fixed in fix(text, name="x.json", version=(3, 7))[1]] == ["CC103", "CC104"]
     assert fix(text, name="x.json", version=(1, 9)) == (text, [])
 
 
 def test_the_ends_of_lines_stay() -> None:
-    text = FORMS["body.json"](
-        {**CLEAN[ConnectorKind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"}
-    )
+    text = FORMS["body.json"]({**CLEAN[DatabaseKind.POSTGRESQL], "snapshot.mode": "never", "database.server.name": "x"})
     text = text.replace('"plugin.name": "pgoutput",\r\n\t\t', "")
     rewritten, done = fix(text, name="x.json")
     assert [fixed.code for fixed in done] == ["CC103", "CC104", "CC601"]
@@ -203,10 +202,10 @@ def test_a_byte_order_mark_stays() -> None:
 @settings(max_examples=30)
 @given(
     st.lists(st.sampled_from(FIXABLE), min_size=2, max_size=6),
-    st.sampled_from(ConnectorKind),
+    st.sampled_from(CAPTURED),
     st.sampled_from(list(FORMS)),
 )
-def test_hazards_that_come_together_are_fixed_together(cases: list[Case], kind: ConnectorKind, form: str) -> None:
+def test_hazards_that_come_together_are_fixed_together(cases: list[Case], kind: DatabaseKind, form: str) -> None:
     text = FORMS[form](changed(kind, {option: value for case in cases for option, value in case.changes.items()}))
     rewritten, done = fix(text, name=form)
     # A name that is right lets other rules see more.

@@ -5,19 +5,20 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import RULES, ConnectorKind, lint, lint_all
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.lint import RULES, lint, lint_all
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
 from tests.support.hazards import CASES
 from tests.support.lint_case import Case
 
 
-def codes(changes: Mapping[str, str | None], kind: ConnectorKind = ConnectorKind.POSTGRESQL) -> list[str]:
+def codes(changes: Mapping[str, str | None], kind: DatabaseKind = DatabaseKind.POSTGRESQL) -> list[str]:
     return [finding.code for finding in lint(config_of(changed(kind, changes)))]
 
 
-@pytest.mark.parametrize("kind", ConnectorKind)
-def test_a_clean_configuration_has_no_findings(kind: ConnectorKind) -> None:
+@pytest.mark.parametrize("kind", CAPTURED)
+def test_a_clean_configuration_has_no_findings(kind: DatabaseKind) -> None:
     found = [finding for finding in lint(config_of(CLEAN[kind])) if finding.code != "CC808"]
     assert found == []
 
@@ -59,22 +60,22 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
     [
         (
             {"plugin.name": "${env:PLUGIN}", "slot.name": "${env:SLOT}", "topic.prefix": "${env:PREFIX}"},
-            ConnectorKind.POSTGRESQL,
+            DatabaseKind.POSTGRESQL,
         ),
-        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>[a-z&&[^q]]*)"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>\p{Lower}+)"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.regex": "{2}(?<routedByValue>.*)"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.regex": "z|(?:{1})(?<routedByValue>.*)"}, ConnectorKind.POSTGRESQL),
-        ({"predicates.isOutbox.pattern": r"{3}orders\.public\.outbox{1}{4}|{2}b"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.replacement": r"a\.${routedByValue}"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.replacement": "a.$1"}, ConnectorKind.POSTGRESQL),
-        ({"transforms.outbox.route.topic.replacement": "${env:TOPICS}"}, ConnectorKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>[a-z&&[^q]]*)"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": r"(?<routedByValue>\p{Lower}+)"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": "{2}(?<routedByValue>.*)"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.regex": "z|(?:{1})(?<routedByValue>.*)"}, DatabaseKind.POSTGRESQL),
+        ({"predicates.isOutbox.pattern": r"{3}orders\.public\.outbox{1}{4}|{2}b"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": r"a\.${routedByValue}"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": "a.$1"}, DatabaseKind.POSTGRESQL),
+        ({"transforms.outbox.route.topic.replacement": "${env:TOPICS}"}, DatabaseKind.POSTGRESQL),
         (
             {"transforms.outbox.table.fields.additional.placement": " type : HEADER : t , b:header,"},
-            ConnectorKind.POSTGRESQL,
+            DatabaseKind.POSTGRESQL,
         ),
-        ({"transforms.outbox.table.field.event.type": "type"}, ConnectorKind.POSTGRESQL),
-        ({"table.include.list": "public.outbox,public.outbox_archive"}, ConnectorKind.POSTGRESQL),
+        ({"transforms.outbox.table.field.event.type": "type"}, DatabaseKind.POSTGRESQL),
+        ({"table.include.list": "public.outbox,public.outbox_archive"}, DatabaseKind.POSTGRESQL),
         (
             {
                 "heartbeat.interval.ms": "${env:HEARTBEAT_MS}",
@@ -83,11 +84,11 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
                 "transforms.more.type": "org.apache.kafka.connect.transforms.ValueToKey",
                 "transforms.more.fields": "after",
             },
-            ConnectorKind.POSTGRESQL,
+            DatabaseKind.POSTGRESQL,
         ),
-        ({"connector.class": "MySql"}, ConnectorKind.MYSQL),
-        ({"database.hostname": None, "database.url": "jdbc:oracle:thin:@x"}, ConnectorKind.ORACLE),
-        ({"producer.override.max.in.flight.requests.per.connection": "1"}, ConnectorKind.POSTGRESQL),
+        ({"connector.class": "MySql"}, DatabaseKind.MYSQL),
+        ({"database.hostname": None, "database.url": "jdbc:oracle:thin:@x"}, DatabaseKind.ORACLE),
+        ({"producer.override.max.in.flight.requests.per.connection": "1"}, DatabaseKind.POSTGRESQL),
         (
             {
                 "producer.override.max.in.flight.requests.per.connection": "5",
@@ -95,25 +96,25 @@ def test_there_are_more_than_a_hundred_rules_and_each_code_is_of_one_severity() 
                 "producer.override.acks": "all",
                 "producer.override.linger.ms": "5",
             },
-            ConnectorKind.POSTGRESQL,
+            DatabaseKind.POSTGRESQL,
         ),
-        ({"database.password": "${file:/run/secrets/db:password}"}, ConnectorKind.MYSQL),
-        ({"database.password": "${MYSQL_PASSWORD}"}, ConnectorKind.MYSQL),
-        ({"database.password": "{{ .Values.password }}"}, ConnectorKind.POSTGRESQL),
-        ({"tasks.max": "{{ .Values.tasks }}", "heartbeat.interval.ms": "{{ ms }}"}, ConnectorKind.POSTGRESQL),
-        ({"snapshot.mode": "{{ mode }}", "topic.prefix": "{{ prefix }}"}, ConnectorKind.POSTGRESQL),
-        ({"slot.name": "{{ slot }}", "topic.prefix": "${PREFIX}"}, ConnectorKind.POSTGRESQL),
-        ({"value.converter.basic.auth.user.info": "u:${PASSWORD}"}, ConnectorKind.POSTGRESQL),
-        ({"schema.include.list": "PUBLIC"}, ConnectorKind.POSTGRESQL),
-        ({"offset.mismatch.strategy": "no_validation"}, ConnectorKind.POSTGRESQL),
-        ({"skipped.operations": "u,d"}, ConnectorKind.SQLSERVER),
+        ({"database.password": "${file:/run/secrets/db:password}"}, DatabaseKind.MYSQL),
+        ({"database.password": "${MYSQL_PASSWORD}"}, DatabaseKind.MYSQL),
+        ({"database.password": "{{ .Values.password }}"}, DatabaseKind.POSTGRESQL),
+        ({"tasks.max": "{{ .Values.tasks }}", "heartbeat.interval.ms": "{{ ms }}"}, DatabaseKind.POSTGRESQL),
+        ({"snapshot.mode": "{{ mode }}", "topic.prefix": "{{ prefix }}"}, DatabaseKind.POSTGRESQL),
+        ({"slot.name": "{{ slot }}", "topic.prefix": "${PREFIX}"}, DatabaseKind.POSTGRESQL),
+        ({"value.converter.basic.auth.user.info": "u:${PASSWORD}"}, DatabaseKind.POSTGRESQL),
+        ({"schema.include.list": "PUBLIC"}, DatabaseKind.POSTGRESQL),
+        ({"offset.mismatch.strategy": "no_validation"}, DatabaseKind.POSTGRESQL),
+        ({"skipped.operations": "u,d"}, DatabaseKind.SQLSERVER),
         (
             {"schema.history.internal.kafka.topic": "orders"},
-            ConnectorKind.MYSQL,
+            DatabaseKind.MYSQL,
         ),  # which sends no changes of the schema
     ],
 )
-def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: ConnectorKind) -> None:
+def test_what_is_right_or_unknown_is_not_found(changes: dict[str, str | None], kind: DatabaseKind) -> None:
     assert codes(changes, kind) == []
 
 
@@ -135,7 +136,7 @@ def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(rege
 def test_slow_expressions_are_given_a_second_together() -> None:
     tables = ",".join(f"{'a' * 3000}{number}.outbox" for number in range(100))
     slow = ",".join(f"(?:.*a){{20}}.*x{number}y" for number in range(500))
-    config = config_of(changed(ConnectorKind.POSTGRESQL, {"table.include.list": tables, "schema.include.list": slow}))
+    config = config_of(changed(DatabaseKind.POSTGRESQL, {"table.include.list": tables, "schema.include.list": slow}))
     begin = time.process_time()
     [finding] = [finding for finding in lint(config) if finding.code != "CC505"]
     assert time.process_time() - begin < 3
@@ -151,7 +152,7 @@ def test_other_connectors_of_debezium_are_not_misspelt(name: str) -> None:
 
 def test_notes_about_defaults_are_one_note_where_there_are_several() -> None:
     defaults: dict[str, str | None] = {"poll.interval.ms": None, "snapshot.mode": None}
-    [note] = lint(config_of(changed(ConnectorKind.POSTGRESQL, defaults)))
+    [note] = lint(config_of(changed(DatabaseKind.POSTGRESQL, defaults)))
     assert (note.code, note.severity) == ("CC119", Severity.NOTE)
     assert "poll.interval.ms (CC110), snapshot.mode (CC515)" in note.message
     assert codes({"snapshot.mode": None}) == ["CC515"]
@@ -160,15 +161,15 @@ def test_notes_about_defaults_are_one_note_where_there_are_several() -> None:
 
 def test_two_outboxes_behind_two_predicates_are_fine() -> None:
     config = {
-        **CLEAN[ConnectorKind.POSTGRESQL],
+        **CLEAN[DatabaseKind.POSTGRESQL],
         "table.include.list": "public.outbox,billing.outbox",
         "predicates": "isOutbox,isBilling",
-        "predicates.isBilling.type": CLEAN[ConnectorKind.POSTGRESQL]["predicates.isOutbox.type"],
+        "predicates.isBilling.type": CLEAN[DatabaseKind.POSTGRESQL]["predicates.isOutbox.type"],
         "predicates.isBilling.pattern": "orders\\.billing\\.outbox",
         "transforms": "outbox,billing",
         **{
             option.replace("outbox", "billing", 1): value.replace("isOutbox", "isBilling")
-            for option, value in CLEAN[ConnectorKind.POSTGRESQL].items()
+            for option, value in CLEAN[DatabaseKind.POSTGRESQL].items()
             if option.startswith("transforms.outbox.")
         },
     }
@@ -177,7 +178,7 @@ def test_two_outboxes_behind_two_predicates_are_fine() -> None:
 
 def test_a_negated_predicate_is_read_the_other_way_round() -> None:
     negated: dict[str, str | None] = {"transforms.outbox.negate": "true"}
-    [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, negated)))
+    [found] = lint(config_of(changed(DatabaseKind.POSTGRESQL, negated)))
     assert (found.code, found.location.path, found.remedy) == ("CC505", "transforms.outbox.negate", "Leave it out.")
     assert codes({**negated, "predicates.isOutbox.pattern": "__debezium-heartbeat.*"}) == []
 
@@ -206,15 +207,15 @@ def test_what_only_holds_a_placeholder_is_still_a_secret(password: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "owner"), [(ConnectorKind.MYSQL, "the server"), (ConnectorKind.SQLSERVER, "the database")]
+    ("kind", "owner"), [(DatabaseKind.MYSQL, "the server"), (DatabaseKind.SQLSERVER, "the database")]
 )
-def test_the_history_of_every_table_is_that_of_what_the_connector_reads(kind: ConnectorKind, owner: str) -> None:
+def test_the_history_of_every_table_is_that_of_what_the_connector_reads(kind: DatabaseKind, owner: str) -> None:
     [found] = lint(config_of(changed(kind, {"schema.history.internal.store.only.captured.tables.ddl": None})))
     assert (found.code, f"every table of {owner}," in found.message) == ("CC703", True)
 
 
 def test_of_expanded_documents_is_told_what_fails_there() -> None:
-    expanded = changed(ConnectorKind.MONGODB, {"transforms.outbox.collection.expand.json.payload": "true"})
+    expanded = changed(DatabaseKind.MONGODB, {"transforms.outbox.collection.expand.json.payload": "true"})
     [found] = [finding for finding in lint(config_of(expanded)) if finding.code == "CC321"]
     assert "values of several types" in found.message
     assert "StringConverter" not in found.remedy
@@ -222,8 +223,8 @@ def test_of_expanded_documents_is_told_what_fails_there() -> None:
 
 def test_the_router_of_mongodb_may_be_told_what_to_do_with_updates() -> None:
     options: dict[str, str | None] = {"transforms.outbox.table.op.invalid.behavior": "fatal", "skipped.operations": "t"}
-    assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, ConnectorKind.MONGODB) == ["CC808", "CC337"]
-    assert codes({**options, "skipped.operations": "none"}, ConnectorKind.MONGODB) == ["CC808", "CC337"]
+    assert codes({**options, "transforms.outbox.type": MONGO_ROUTER}, DatabaseKind.MONGODB) == ["CC808", "CC337"]
+    assert codes({**options, "skipped.operations": "none"}, DatabaseKind.MONGODB) == ["CC808", "CC337"]
 
 
 def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:
@@ -235,13 +236,13 @@ def test_what_the_driver_or_a_library_reads_is_not_called_unknown() -> None:
     ("slot", "fault"), [("A-b", "has 'A', '-'"), ("x" * 64, "has 64 characters"), ("A" * 64, "has 'A'")]
 )
 def test_what_is_wrong_with_the_name_of_a_slot_is_told(slot: str, fault: str) -> None:
-    [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, {"slot.name": slot})))
+    [found] = lint(config_of(changed(DatabaseKind.POSTGRESQL, {"slot.name": slot})))
     assert (found.code, found.message.partition(";")[0]) == ("CC603", f"the slot's name {fault}")
 
 
 def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:
     many = [f"a{number}" for number in range(4_000)]
-    options = {**CLEAN[ConnectorKind.POSTGRESQL], **dict.fromkeys(many, "x")}
+    options = {**CLEAN[DatabaseKind.POSTGRESQL], **dict.fromkeys(many, "x")}
     options |= {f"transforms.outbox.{name}": "x" for name in many[:2_000]}
     for option in ("transforms", "predicates", "table.include.list", "schema.include.list", "column.exclude.list"):
         options[option] = "outbox," + ",".join(many)
@@ -256,7 +257,7 @@ def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> Non
 
 def test_a_megabyte_of_unknown_options_is_judged_in_a_moment() -> None:
     unknown = {f"transforms.outbox.{number:030}": "x" for number in range(15_000)}
-    config = config_of({**CLEAN[ConnectorKind.POSTGRESQL], **unknown})
+    config = config_of({**CLEAN[DatabaseKind.POSTGRESQL], **unknown})
     begin = time.process_time()
     found = lint(config)
     assert time.process_time() - begin < 3
@@ -278,12 +279,12 @@ def test_a_megabyte_of_unknown_options_is_judged_in_a_moment() -> None:
     ],
 )
 def test_only_an_option_that_is_nearly_the_same_is_offered(option: str, remedy: str) -> None:
-    [found] = lint(config_of(changed(ConnectorKind.POSTGRESQL, {option: "x"})))
+    [found] = lint(config_of(changed(DatabaseKind.POSTGRESQL, {option: "x"})))
     assert (found.location.path, found.remedy) == (option, remedy)
 
 
 def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:
-    one, two = (config_of(CLEAN[ConnectorKind.POSTGRESQL], name=name) for name in ("one.json", "two.json"))
+    one, two = (config_of(CLEAN[DatabaseKind.POSTGRESQL], name=name) for name in ("one.json", "two.json"))
     found = lint_all([one, two])
     assert [finding.code for finding in found] == ["CC906", "CC902", "CC901", "CC904", "CC907"]
     assert {finding.location.document for finding in found} == {"two.json"}
@@ -292,16 +293,16 @@ def test_several_connectors_may_share_nothing_that_is_theirs_alone() -> None:
 
 
 def test_connectors_of_binlogs_may_share_neither_id_nor_history() -> None:
-    second = {**CLEAN[ConnectorKind.MYSQL], "name": "b", "topic.prefix": "b", "table.include.list": "b.outbox"}
+    second = {**CLEAN[DatabaseKind.MYSQL], "name": "b", "topic.prefix": "b", "table.include.list": "b.outbox"}
     second |= {"predicates.isOutbox.pattern": "b\\.b\\.outbox"}
-    found = lint_all([config_of(CLEAN[ConnectorKind.MYSQL], name="one"), config_of(second, name="two")])
+    found = lint_all([config_of(CLEAN[DatabaseKind.MYSQL], name="one"), config_of(second, name="two")])
     assert {finding.code for finding in found} == {"CC903", "CC905"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "database"), [(ConnectorKind.SQLSERVER, "database.names"), (ConnectorKind.ORACLE, "database.pdb.name")]
+    ("kind", "database"), [(DatabaseKind.SQLSERVER, "database.names"), (DatabaseKind.ORACLE, "database.pdb.name")]
 )
-def test_tables_of_two_databases_of_one_server_are_not_one(kind: ConnectorKind, database: str) -> None:
+def test_tables_of_two_databases_of_one_server_are_not_one(kind: DatabaseKind, database: str) -> None:
     name, history = {"name": "b", "topic.prefix": "b"}, {"schema.history.internal.kafka.topic": "b"}
     second = {**CLEAN[kind], **name, **history, "predicates.isOutbox.pattern": ".*"}
     assert "CC907" in {finding.code for finding in lint_all([config_of(CLEAN[kind]), config_of(second)])}
@@ -318,8 +319,8 @@ def test_tables_of_two_databases_of_one_server_are_not_one(kind: ConnectorKind, 
 )
 def test_connectors_that_share_nothing_are_left_alone(changes: dict[str, str]) -> None:
     own = {"name": "other", "topic.prefix": "other", "predicates.isOutbox.pattern": "other\\.(public|other)\\.outbox"}
-    other = {**CLEAN[ConnectorKind.POSTGRESQL], **own, **changes}
-    assert lint_all([config_of(CLEAN[ConnectorKind.POSTGRESQL]), config_of(other)]) == ()
+    other = {**CLEAN[DatabaseKind.POSTGRESQL], **own, **changes}
+    assert lint_all([config_of(CLEAN[DatabaseKind.POSTGRESQL]), config_of(other)]) == ()
 
 
 @pytest.mark.parametrize(
@@ -334,10 +335,10 @@ def test_connectors_that_share_nothing_are_left_alone(changes: dict[str, str]) -
 )
 def test_a_heartbeat_writes_the_table_that_its_query_names(query: str, codes: list[str]) -> None:
     options = {"table.include.list": r"public\.outbox,ops\.beats", "heartbeat.action.query": query}
-    assert [finding.code for finding in lint(config_of(changed(ConnectorKind.POSTGRESQL, options)))] == codes
+    assert [finding.code for finding in lint(config_of(changed(DatabaseKind.POSTGRESQL, options)))] == codes
 
 
 @pytest.mark.parametrize(("version", "code"), [((3, 6), "CC805"), ((3, 7), "CC101")])
 def test_a_heartbeats_query_fails_mongodb_or_does_nothing(version: tuple[int, int], code: str) -> None:
-    options = changed(ConnectorKind.MONGODB, {"heartbeat.action.query": "select 1"})
+    options = changed(DatabaseKind.MONGODB, {"heartbeat.action.query": "select 1"})
     assert {finding.code for finding in lint(config_of(options, version=version))} & {"CC101", "CC805"} == {code}

@@ -10,15 +10,16 @@ import yaml
 from click.testing import CliRunner
 
 from cdc_outbox.cli import cli
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config_texts import find_in_text
-from cdc_outbox.debezium.lint import ConnectorKind, lint, lint_all
+from cdc_outbox.debezium.lint import lint, lint_all
 from cdc_outbox.debezium.lint.fixes import fix
 from cdc_outbox.finding import Finding
 from cdc_outbox.text_files.yaml_text import read_yaml
 from tests.support.configs import CLEAN, D5
 from tests.support.specs import MINIMAL
 
-FLAT = CLEAN[ConnectorKind.POSTGRESQL]
+FLAT = CLEAN[DatabaseKind.POSTGRESQL]
 BROKEN = {**FLAT, "errors.tolerance": "all"}
 UNNAMED = {option: value for option, value in BROKEN.items() if option != "name"}
 

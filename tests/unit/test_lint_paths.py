@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import ConnectorKind, lint
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.lint.path import paths_of
 from tests.support.configs import CLEAN, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 
@@ -32,7 +33,7 @@ def behind(java_class: str, **options: str) -> dict[str, str | None]:
     return beside("outbox,more", java_class, **options)
 
 
-def found(changes: Changes, kind: ConnectorKind = ConnectorKind.POSTGRESQL) -> list[tuple[str, str]]:
+def found(changes: Changes, kind: DatabaseKind = DatabaseKind.POSTGRESQL) -> list[tuple[str, str]]:
     findings = lint(config_of(changed(kind, changes)))
     return [(finding.code, finding.location.path) for finding in findings]
 
@@ -189,7 +190,7 @@ LOST: list[tuple[str, str, Changes, str]] = [
 
 @pytest.mark.parametrize(("code", "option", "changes", "says"), LOST)
 def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str, changes: Changes, says: str) -> None:
-    findings = lint(config_of(changed(ConnectorKind.POSTGRESQL, changes)))
+    findings = lint(config_of(changed(DatabaseKind.POSTGRESQL, changes)))
     [finding] = [finding for finding in findings if (finding.code, finding.location.path) == (code, option)]
     assert says in finding.message
     assert {other.code for other in findings} <= {code, "CC215", "CC501"}
@@ -203,7 +204,7 @@ def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str,
     ],
 )
 def test_the_remedy_names_the_list_that_leaves_the_outbox_out(option: str, value: str, remedy: str) -> None:
-    [finding] = lint(config_of(changed(ConnectorKind.POSTGRESQL, {option: value})))
+    [finding] = lint(config_of(changed(DatabaseKind.POSTGRESQL, {option: value})))
     assert (finding.code, finding.remedy) == ("CC523", remedy)
 
 
@@ -264,7 +265,7 @@ def test_a_structure_may_be_changed_behind_the_router() -> None:
 
 def test_a_heartbeat_goes_through_the_transforms_too() -> None:
     keyed = before(f"{_KAFKA}ValueToKey", fields="after")
-    [finding] = lint(config_of(changed(ConnectorKind.POSTGRESQL, keyed)))
+    [finding] = lint(config_of(changed(DatabaseKind.POSTGRESQL, keyed)))
     assert (finding.code, "on a heartbeat" in finding.message) == ("CC221", True)
     assert found({**keyed, "transforms.more.predicate": "isOutbox"}) == []
     assert found(before(f"{_KAFKA}ExtractField$Key", field="id")) == [("CC221", "transforms.more.type")]
@@ -287,25 +288,25 @@ def test_messages_that_are_all_left_out_are_found() -> None:
 @pytest.mark.parametrize(
     ("kind", "table", "topic"),
     [
-        (ConnectorKind.POSTGRESQL, "public.outbox", "outbox.event.order"),
-        (ConnectorKind.MYSQL, "orders.outbox", "outbox.event.order"),
-        (ConnectorKind.SQLSERVER, "dbo.outbox", "outbox.event.order"),
-        (ConnectorKind.ORACLE, "APP.OUTBOX", "outbox.event.order"),
-        (ConnectorKind.MONGODB, "orders.outbox", "outbox.event.order"),
+        (DatabaseKind.POSTGRESQL, "public.outbox", "outbox.event.order"),
+        (DatabaseKind.MYSQL, "orders.outbox", "outbox.event.order"),
+        (DatabaseKind.SQLSERVER, "dbo.outbox", "outbox.event.order"),
+        (DatabaseKind.ORACLE, "APP.OUTBOX", "outbox.event.order"),
+        (DatabaseKind.MONGODB, "orders.outbox", "outbox.event.order"),
     ],
 )
-def test_a_row_of_each_database_arrives(kind: ConnectorKind, table: str, topic: str) -> None:
+def test_a_row_of_each_database_arrives(kind: DatabaseKind, table: str, topic: str) -> None:
     [path] = paths_of(config_of(CLEAN[kind])).outboxes
     assert (path.table, path.topic) == (table, topic)
 
 
 def test_rows_of_two_databases_have_a_path_each() -> None:
     options = {"database.names": "orders,billing", f"{_PREDICATE}pattern": r"orders\.orders\.dbo\.outbox"}
-    first, second = paths_of(config_of(changed(ConnectorKind.SQLSERVER, options))).outboxes
+    first, second = paths_of(config_of(changed(DatabaseKind.SQLSERVER, options))).outboxes
     assert (first.topic, second.topic) == ("outbox.event.order", "orders.billing.dbo.outbox")
 
 
 def test_of_a_router_that_sees_what_another_routed_nothing_is_said_twice() -> None:
     second = {"transforms": "outbox,again", "transforms.again.type": ROUTER, "transforms.again.predicate": "isOutbox"}
-    assert TOPIC_NAMES in config_of(changed(ConnectorKind.POSTGRESQL, second)).options.values()
+    assert TOPIC_NAMES in config_of(changed(DatabaseKind.POSTGRESQL, second)).options.values()
     assert "CC505" not in [code for code, _ in found(second)]

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from cdc_outbox.debezium.lint import ConnectorKind, lint
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.lint import lint
 from cdc_outbox.finding import Severity
 from tests.support.configs import BINARY, DECODER, ROUTER, TOPIC_NAMES, changed, config_of
 
@@ -32,7 +33,7 @@ def behind(java_class: str, **options: str) -> dict[str, str | None]:
 
 
 def errors(changes: Changes) -> list[str]:
-    found = lint(config_of(changed(ConnectorKind.POSTGRESQL, changes)))
+    found = lint(config_of(changed(DatabaseKind.POSTGRESQL, changes)))
     return [finding.code for finding in found if finding.severity is Severity.ERROR]
 
 
@@ -141,11 +142,11 @@ def test_where_events_arrived_there_is_no_error(changes: Changes) -> None:
 
 
 def test_a_predicate_with_blanks_is_offered_without_them() -> None:
-    found = lint(config_of(changed(ConnectorKind.POSTGRESQL, {f"{_R}predicate": " isOutbox "})))
+    found = lint(config_of(changed(DatabaseKind.POSTGRESQL, {f"{_R}predicate": " isOutbox "})))
     assert [finding.remedy for finding in found if finding.code == "CC214"] == [
         "Write isOutbox: Connect takes the blanks for a part of the name."
     ]
-    assert TOPIC_NAMES in changed(ConnectorKind.POSTGRESQL, {}).values()
+    assert TOPIC_NAMES in changed(DatabaseKind.POSTGRESQL, {}).values()
 
 
 @pytest.mark.parametrize(
@@ -157,5 +158,5 @@ def test_a_predicate_with_blanks_is_offered_without_them() -> None:
 )
 def test_a_pattern_among_plain_names_is_found_however_it_is_written(pattern: str, *, is_found: bool) -> None:
     changes = {"filters.match.mode": "literal", "collection.include.list": pattern}
-    codes = [finding.code for finding in lint(config_of(changed(ConnectorKind.MONGODB, changes)))]
+    codes = [finding.code for finding in lint(config_of(changed(DatabaseKind.MONGODB, changes)))]
     assert ("CC807" in codes) is is_found

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.diff import changes_between
-from cdc_outbox.debezium.lint import RULES, ConnectorKind
+from cdc_outbox.debezium.lint import RULES
 from cdc_outbox.debezium.options.behavior import About, ImpactLevel
 from cdc_outbox.debezium.options.lookup import OPTIONS, adoption_of, impact_of, reason_against
 from cdc_outbox.finding import Severity
@@ -95,7 +96,8 @@ def tables() -> Iterator[tuple[str, str]]:
     for path in PACKAGE.rglob("*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-                texts = {each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)}
+                constants = [each.value for each in ast.walk(node.value) if isinstance(each, ast.Constant)]
+                texts = {value for value in constants if isinstance(value, str)}
                 own = {f"transforms.EventRouter.{text}" for text in texts} & NAMES
                 if len(texts & NAMES) + len(own) >= _MANY:
                     target = node.targets[0] if isinstance(node, ast.Assign) else node.target
@@ -155,6 +157,6 @@ def test_plan_and_adopt_agree_which_snapshot_modes_read_no_rows_once_there_are_o
 
 
 def test_what_stops_reading_rows_is_no_danger_on_a_database_that_keeps_a_history() -> None:
-    config = CLEAN[ConnectorKind.MYSQL]
+    config = CLEAN[DatabaseKind.MYSQL]
     [change] = changes_between({**config, "snapshot.mode": "recovery"}, {**config, "snapshot.mode": "no_data"})
     assert not change.is_dangerous

@@ -49,7 +49,7 @@ def test_the_linter_finds_what_is_no_configuration(sent: catalogue.Sent) -> None
 
 
 @pytest.mark.parametrize("kind", catalogue.KINDS)
-def test_what_is_changed_for_a_proof_is_clean(kind: catalogue.ConnectorKind) -> None:
+def test_what_is_changed_for_a_proof_is_clean(kind: catalogue.DatabaseKind) -> None:
     assert [finding.code for finding in lint(config_of(config_with(kind, {})))] == []
 
 

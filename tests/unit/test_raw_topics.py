@@ -8,7 +8,8 @@ import pytest
 
 from cdc_outbox.cli.specs import read_config
 from cdc_outbox.contract.topics import raw_topic_name
-from cdc_outbox.debezium.lint import ConnectorKind, lint
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.lint import lint
 from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.operations.simulate import Simulation
@@ -46,12 +47,12 @@ def test_a_table_of_any_characters_is_one_topic_to_render_lint_and_simulate(tabl
 @pytest.mark.parametrize(
     ("kind", "table", "topic"),
     [
-        (ConnectorKind.POSTGRESQL, r"public\.outbox", "orders_public_outbox"),
-        (ConnectorKind.MYSQL, r"orders\.outbox", "orders_orders_outbox"),
-        (ConnectorKind.SQLSERVER, r"dbo\.outbox", "orders_orders_dbo_outbox"),
+        (DatabaseKind.POSTGRESQL, r"public\.outbox", "orders_public_outbox"),
+        (DatabaseKind.MYSQL, r"orders\.outbox", "orders_orders_outbox"),
+        (DatabaseKind.SQLSERVER, r"dbo\.outbox", "orders_orders_dbo_outbox"),
     ],
 )
-def test_another_delimiter_stands_between_all_parts(kind: ConnectorKind, table: str, topic: str) -> None:
+def test_another_delimiter_stands_between_all_parts(kind: DatabaseKind, table: str, topic: str) -> None:
     options = {"topic.delimiter": "_", "table.include.list": table, "predicates.isOutbox.pattern": topic}
     config = config_of(changed(kind, options))
     assert config.raw_topics == (topic,)
@@ -64,7 +65,7 @@ def test_another_delimiter_stands_between_all_parts(kind: ConnectorKind, table: 
 
 def test_of_dots_that_may_be_a_names_own_nothing_is_said_beside_another_delimiter() -> None:
     options = {"topic.delimiter": "_", "table.include.list": r"public\.out\.box"}
-    assert config_of(changed(ConnectorKind.POSTGRESQL, options)).raw_topics == ()
+    assert config_of(changed(DatabaseKind.POSTGRESQL, options)).raw_topics == ()
 
 
 def test_the_topic_of_messages_has_a_dot_whatever_the_delimiter() -> None:
@@ -74,9 +75,9 @@ def test_the_topic_of_messages_has_a_dot_whatever_the_delimiter() -> None:
     assert Simulation(config=options, source="message").raw_topic == "orders.message"
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ConnectorKind if kind is not ConnectorKind.MONGODB])
+@pytest.mark.parametrize("kind", [kind for kind in CAPTURED if kind is not DatabaseKind.MONGODB])
 def test_simulate_takes_rows_of_a_configuration_for_the_topic_that_lint_names(
-    kind: ConnectorKind, tmp_path: Path
+    kind: DatabaseKind, tmp_path: Path
 ) -> None:
     file = tmp_path / "connector.json"
     file.write_text(json.dumps(CLEAN[kind]))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox.cli.specs import read_config
-from cdc_outbox.debezium.lint import ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
 from tests.support.commands import run_command
 from tests.support.configs import CLEAN
 from tests.support.specs import MINIMAL
@@ -33,7 +33,7 @@ def test_a_column_that_the_table_does_not_have_is_answered_with_the_nearest(tmp_
     assert (refused.returncode, "hint: Did you mean 'payload'?" in refused.stderr) == (2, True)
 
 
-FLAT = CLEAN[ConnectorKind.POSTGRESQL]
+FLAT = CLEAN[DatabaseKind.POSTGRESQL]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 import requests
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.event_router.jvm import RealRouter, fetch_plugin
-from cdc_outbox.debezium.lint import ConnectorKind
 from cdc_outbox.testing import MariaDb, Stack
 from tests.proofs import proven_by_an_outage
 from tests.proofs.catalogue import RAN, SENT, Sent
@@ -103,11 +103,11 @@ def runs(request: pytest.FixtureRequest, site: Site) -> Iterator[Runs]:
     """Whatever of the proofs was asked for, all of it under way at once."""
     asked = {str(item.callspec.params["proof"]) for item in request.session.items if is_of_connectors(item)}
     proofs: list[Ran | Pair | OnMariaDb] = [proof for proof in reversed(RAN) if proof.code in asked]
-    if any(proof.kind is ConnectorKind.MARIADB for proof in proofs):
+    if any(proof.kind is DatabaseKind.MARIADB for proof in proofs):
         request.getfixturevalue("statements")
     with ThreadPoolExecutor(AT_ONCE) as pool:
         together = {proof.code: pool.submit(proof.prove, site) for proof in proofs if not alone(proof)}
-        wait(together[proof.code] for proof in proofs if proof.kind is ConnectorKind.MARIADB and not alone(proof))
+        wait(together[proof.code] for proof in proofs if proof.kind is DatabaseKind.MARIADB and not alone(proof))
         yield together | {proof.code: pool.submit(proof.prove, site) for proof in proofs if alone(proof)}
 
 

@@ -42,7 +42,6 @@ class DialectFeatures:
 
     Args:
         title: Its databases' name for readers.
-        kinds: The values of ``database.kind`` in a spec that it serves.
         schemes: What a DSN of these databases begins with.
         driver: The module in ``databases/drivers`` that opens a connection from a DSN.
         extra: The extra of this package that brings the driver; empty where it is in the standard library.
@@ -64,7 +63,6 @@ class DialectFeatures:
     """
 
     title: str
-    kinds: tuple[str, ...]
     schemes: tuple[str, ...]
     driver: str
     extra: str = ""

@@ -14,7 +14,6 @@ def _literal(text: str) -> str:
 
 FEATURES = DialectFeatures(
     title="MariaDB or MySQL",
-    kinds=("mariadb", "mysql"),
     schemes=("mysql", "mariadb"),
     driver="mysql",
     extra="mysql",

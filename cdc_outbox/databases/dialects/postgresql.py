@@ -18,7 +18,6 @@ def _time_text(column: str) -> str:
 
 FEATURES = DialectFeatures(
     title="PostgreSQL",
-    kinds=("postgresql",),
     schemes=("postgresql", "postgres"),
     driver="psycopg",
     extra="postgres",

@@ -7,7 +7,6 @@ _TYPES = {PayloadType.JSON: "text", PayloadType.BYTES: "blob"}
 
 FEATURES = DialectFeatures(
     title="SQLite",
-    kinds=("sqlite",),
     schemes=("sqlite",),
     driver="sqlite3",
     default_schema="main",

@@ -13,7 +13,7 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import HEADER_COLUMN, OutboxColumns
 from cdc_outbox.debezium.config import Router
 from cdc_outbox.debezium.java_regex import literal
-from cdc_outbox.debezium.lint import Config, ConnectorKind
+from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, default_of, topic_template
 from cdc_outbox.debezium.render import BINARY_CONVERTER, LATENCIES
 from cdc_outbox.formats.cloudevents import ROW_HEADERS
@@ -45,7 +45,7 @@ WORDS: tuple[tuple[Path, str], ...] = (
     (("topics", "replication_factor"), "topic.creation.default.replication.factor"),
 )
 """What a spec has another word for and nothing else to say of."""
-_SCHEMAS = {ConnectorKind.POSTGRESQL: "public", ConnectorKind.SQLSERVER: "dbo"}
+_SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 _TYPE = re.compile(r"(event)?[_.-]?type", re.IGNORECASE)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})")
 
@@ -162,9 +162,7 @@ class Recognition:
         return BINARY_NAMES if self.format is EventFormat.CLOUDEVENTS_BINARY else HeaderNames()
 
     def _fold(self, names: Mapping[str, str]) -> dict[str, str]:
-        return {
-            role: name.upper() if self.config.kind is ConnectorKind.ORACLE else name for role, name in names.items()
-        }
+        return {role: name.upper() if self.config.kind is DatabaseKind.ORACLE else name for role, name in names.items()}
 
     def _text(self, option: str) -> str:
         """Return what is said of an option, under whatever name, or its default."""

@@ -6,7 +6,7 @@ transforms. The rules stand by theme, each a few lines; what a code means at len
 
 from collections.abc import Iterable, Sequence
 
-from cdc_outbox.debezium.config import NEWEST, Config, ConnectorKind, Version
+from cdc_outbox.debezium.config import NEWEST, Config, Version
 from cdc_outbox.debezium.lint import (
     capture,
     converters,
@@ -31,7 +31,6 @@ __all__ = [
     "NEWEST",
     "RULES",
     "Config",
-    "ConnectorKind",
     "Rule",
     "Version",
     "compare",

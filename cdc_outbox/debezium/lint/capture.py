@@ -2,7 +2,8 @@
 
 import re
 
-from cdc_outbox.debezium.config import DECODER, Config, ConnectorKind, Router, listed
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.config import DECODER, Config, Router, listed
 from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint.path import FEW, imagined_table, is_outbox, names_database, reaches
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
@@ -16,10 +17,10 @@ _CALLED = re.compile(r"([\w.]+)\"?\s*\(")
 _WRITING_NOTHING = frozenset(
     {"now", "version", "count", "max", "min", "coalesce", "clock_timestamp", "pg_current_wal_lsn"}
 )
-_RELATIONAL = tuple(kind for kind in ConnectorKind if kind is not ConnectorKind.MONGODB)
+_RELATIONAL = tuple(kind for kind in CAPTURED if kind is not DatabaseKind.MONGODB)
 
 
-@book.router_rule("CC501", ERROR, *ConnectorKind)
+@book.router_rule("CC501", ERROR, *CAPTURED)
 def every_table(config: Config, router: Router) -> Hits:
     kind = config.kind
     excludes = kind and config.has(kind.include_list.replace("include", "exclude"))
@@ -30,7 +31,7 @@ def every_table(config: Config, router: Router) -> Hits:
         yield Hit(kind.include_list, message, _NARROW)
 
 
-@book.router_rule("CC502", ERROR, *ConnectorKind)
+@book.router_rule("CC502", ERROR, *CAPTURED)
 def other_tables(config: Config, router: Router) -> Hits:
     kind = config.kind
     # Where none is called an outbox, all of them may be one.
@@ -42,7 +43,7 @@ def other_tables(config: Config, router: Router) -> Hits:
         yield Hit(kind.include_list, message, _NARROW)
 
 
-@book.router_rule("CC503", ERROR, *ConnectorKind)
+@book.router_rule("CC503", ERROR, *CAPTURED)
 def table_of_signals(config: Config, router: Router) -> Hits:
     signals = config.get("signal.data.collection")
     if signals and not is_outbox(signals) and reaches(config, router, _as_listed(config, signals)):
@@ -52,10 +53,10 @@ def table_of_signals(config: Config, router: Router) -> Hits:
 
 def _as_listed(config: Config, table: str) -> str:
     """Return a table's full name as include lists have it: of SQL Server without the database."""
-    return table.partition(".")[2] if config.kind is ConnectorKind.SQLSERVER and table.count(".") == 2 else table
+    return table.partition(".")[2] if config.kind is DatabaseKind.SQLSERVER and table.count(".") == 2 else table
 
 
-@book.router_rule("CC504", WARNING, *ConnectorKind)
+@book.router_rule("CC504", WARNING, *CAPTURED)
 def pattern_for_several(config: Config, router: Router) -> Hits:
     several = [
         pattern
@@ -72,7 +73,7 @@ def pattern_for_several(config: Config, router: Router) -> Hits:
         yield Hit(config.kind.include_list, message, _NARROW)
 
 
-@book.rule("CC506", ERROR, *ConnectorKind)
+@book.rule("CC506", ERROR, *CAPTURED)
 def name_without_its_schema(config: Config) -> Hits:
     for table in config.tables if config.kind else ():
         if config.kind and "." not in table:
@@ -81,7 +82,7 @@ def name_without_its_schema(config: Config) -> Hits:
             yield Hit(config.kind.include_list, message, f"Write {around}\\.{table}.")
 
 
-@book.rule("CC507", ERROR, ConnectorKind.POSTGRESQL, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE)
+@book.rule("CC507", ERROR, DatabaseKind.POSTGRESQL, DatabaseKind.SQLSERVER, DatabaseKind.ORACLE)
 def name_with_its_database(config: Config) -> Hits:
     for table in config.tables:
         if names_database(config, table):
@@ -97,7 +98,7 @@ def name_in_quotation_marks(config: Config) -> Hits:
             yield Hit(config.kind.include_list, message, "Leave them out, and escape what is special instead.")
 
 
-@book.rule("CC509", ERROR, *ConnectorKind)
+@book.rule("CC509", ERROR, *CAPTURED)
 def included_and_excluded(config: Config) -> Hits:
     for noun in ("database", "schema", "table", "collection", "column", "message.prefix"):
         include, exclude = f"{noun}.include.list", f"{noun}.exclude.list"
@@ -105,7 +106,7 @@ def included_and_excluded(config: Config) -> Hits:
             yield Hit(exclude, f"{include} and {exclude} exclude each other, and Debezium refuses.", "Keep one.")
 
 
-@book.rule("CC510", ERROR, *ConnectorKind)
+@book.rule("CC510", ERROR, *CAPTURED)
 def included_without_its_schema(config: Config) -> Hits:
     noun = config.kind.nouns[0] if config.kind else ""
     included = listed(config.get(f"{noun}.include.list"))
@@ -116,7 +117,7 @@ def included_without_its_schema(config: Config) -> Hits:
             yield Hit(f"{noun}.include.list", message, f"Add {name}.")
 
 
-@book.rule("CC511", NOTE, ConnectorKind.POSTGRESQL)
+@book.rule("CC511", NOTE, DatabaseKind.POSTGRESQL)
 def messages_of_others(config: Config) -> Hits:
     filtered = any(config.has(f"message.prefix.{which}.list") for which in ("include", "exclude"))
     if config.get("plugin.name") == "pgoutput" and config.routers and not filtered and not _emits(config):
@@ -124,7 +125,7 @@ def messages_of_others(config: Config) -> Hits:
         yield Hit("message.prefix.exclude.list", message, "Set it to .* if they are not wanted.")
 
 
-@book.rule("CC512", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC512", WARNING, DatabaseKind.POSTGRESQL)
 def heartbeats_as_messages(config: Config) -> Hits:
     filtered = any(config.has(f"message.prefix.{which}.list") for which in ("include", "exclude"))
     if _emits(config) and not filtered:
@@ -163,7 +164,7 @@ def heartbeat_that_never_beats(config: Config) -> Hits:
         yield Hit("heartbeat.action.query", message, "Set heartbeat.interval.ms to 10000.")
 
 
-@book.rule("CC526", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC526", WARNING, DatabaseKind.POSTGRESQL)
 def heartbeat_that_writes_nothing(config: Config) -> Hits:
     query = config.get("heartbeat.action.query")
     calls = {name.lower() for name in _CALLED.findall(query)} - _WRITING_NOTHING
@@ -172,14 +173,14 @@ def heartbeat_that_writes_nothing(config: Config) -> Hits:
         yield Hit("heartbeat.action.query", message, "Write select pg_logical_emit_message(false, 'heartbeat', '').")
 
 
-@book.rule("CC515", NOTE, *ConnectorKind)
+@book.rule("CC515", NOTE, *CAPTURED)
 def rows_published_again(config: Config) -> Hits:
     if config.routers and config.get("snapshot.mode", "initial").lower() in {"initial", ""}:
         message = "a snapshot publishes every row of the outbox, also those that were published: again when offsets go."
         yield Hit("snapshot.mode", message, "Set it to no_data, and let the writer begin when the connector runs.")
 
 
-@book.rule("CC516", WARNING, *ConnectorKind)
+@book.rule("CC516", WARNING, *CAPTURED)
 def rows_published_at_every_start(config: Config) -> Hits:
     mode = config.get("snapshot.mode").lower()
     if config.routers and mode in {"always", "when_needed"}:
@@ -187,7 +188,7 @@ def rows_published_at_every_start(config: Config) -> Hits:
         yield Hit("snapshot.mode", f"every row of the outbox is published again {when}.", "Set it to no_data.")
 
 
-@book.rule("CC517", ERROR, *ConnectorKind)
+@book.rule("CC517", ERROR, *CAPTURED)
 def nothing_behind_the_snapshot(config: Config) -> Hits:
     mode, streams = config.get("snapshot.mode").lower(), "snapshot.mode.configuration.based.start.stream"
     if config.routers and mode == "initial_only":
@@ -198,23 +199,23 @@ def nothing_behind_the_snapshot(config: Config) -> Hits:
         yield Hit("snapshot.mode", message, f"Set it to no_data, or {streams} to true.")
 
 
-@book.rule("CC518", ERROR, ConnectorKind.POSTGRESQL)
+@book.rule("CC518", ERROR, DatabaseKind.POSTGRESQL)
 def transactions_told(config: Config) -> Hits:
     if config.on("provide.transaction.metadata") and config.version < (3, 7):
         message = "events get lost at a restart with it (Debezium dbz#76, fixed in 3.7)."
         yield Hit("provide.transaction.metadata", message, "Set it to false.")
 
 
-@book.rule("CC519", NOTE, *ConnectorKind)
+@book.rule("CC519", NOTE, *CAPTURED)
 def topic_of_transactions(config: Config) -> Hits:
     if config.on("provide.transaction.metadata") and not (
-        config.kind is ConnectorKind.POSTGRESQL and config.version < (3, 7)
+        config.kind is DatabaseKind.POSTGRESQL and config.version < (3, 7)
     ):
         message = "two more records a transaction, in a topic that an outbox does not need."
         yield Hit("provide.transaction.metadata", message, "Set it to false.")
 
 
-@book.router_rule("CC520", ERROR, ConnectorKind.POSTGRESQL)
+@book.router_rule("CC520", ERROR, DatabaseKind.POSTGRESQL)
 def decoded_too_late(config: Config, router: Router) -> Hits:
     types = [plugin.type for plugin in config.transforms] if config.reads_messages else []
     if DECODER in types and types.index(DECODER) > types.index(router.type):
@@ -222,14 +223,14 @@ def decoded_too_late(config: Config, router: Router) -> Hits:
         yield Hit("transforms", message, "List the decoder first.")
 
 
-@book.router_rule("CC521", ERROR, ConnectorKind.POSTGRESQL)
+@book.router_rule("CC521", ERROR, DatabaseKind.POSTGRESQL)
 def time_of_a_message(config: Config, router: Router) -> Hits:
     if config.reads_messages and router.column("timestamp"):
         option = f"{router.prefix}table.field.event.timestamp"
         yield Hit(option, "a message's number is no time to the router, and the task fails.", "Leave it out.")
 
 
-@book.router_rule("CC522", WARNING, ConnectorKind.POSTGRESQL)
+@book.router_rule("CC522", WARNING, DatabaseKind.POSTGRESQL)
 def null_of_a_message(config: Config, router: Router) -> Hits:
     for plugin in config.transforms:
         if plugin.type == DECODER and not plugin.on("fields.null.include"):

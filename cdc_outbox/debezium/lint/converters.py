@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from cdc_outbox.debezium.config import Config, ConnectorKind, Router
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.config import Config, Router
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct
 from cdc_outbox.debezium.lint.framework import meant_class
 from cdc_outbox.debezium.lint.path import paths_of
@@ -125,7 +126,7 @@ def bytes_only(config: Config, router: Router) -> Hits:
         yield Hit("value.converter", message, "Make sure that the payload's column is binary.")
 
 
-@book.router_rule("CC412", ERROR, *(kind for kind in ConnectorKind if kind is not ConnectorKind.MONGODB))
+@book.router_rule("CC412", ERROR, *(kind for kind in CAPTURED if kind is not DatabaseKind.MONGODB))
 def arrays_where_buffers_come(config: Config, router: Router) -> Hits:
     if config.get("value.converter") == _ARRAY:
         message = "this converter takes byte arrays, and a binary column comes as another kind of bytes."

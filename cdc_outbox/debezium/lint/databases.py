@@ -1,6 +1,7 @@
 """MySQL, MariaDB, SQL Server, Oracle, MongoDB: the history of the schema, binlogs, redo logs, change streams."""
 
-from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, ConnectorKind, Router
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, Router
 from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
@@ -74,14 +75,14 @@ def locks_for_nothing(config: Config) -> Hits:
         yield Hit("snapshot.locking.mode", message, "Set it to none.")
 
 
-@book.rule("CC709", WARNING, *BINLOG, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE, ConnectorKind.MONGODB)
+@book.rule("CC709", WARNING, *BINLOG, DatabaseKind.SQLSERVER, DatabaseKind.ORACLE, DatabaseKind.MONGODB)
 def offset_that_stands_still(config: Config) -> Hits:
     if config.routers and config.number("heartbeat.interval.ms", 0) == 0:
         message = "without heartbeats the offset of an idle outbox stays where it is, until the log behind it is gone."
         yield Hit("heartbeat.interval.ms", message, "Set it to 10000.")
 
 
-@book.rule("CC801", NOTE, ConnectorKind.SQLSERVER)
+@book.rule("CC801", NOTE, DatabaseKind.SQLSERVER)
 def snapshot_that_locks(config: Config) -> Hits:
     reads = config.get("snapshot.mode", "initial").lower() != "no_data"
     if reads and config.get("snapshot.isolation.mode", "repeatable_read").lower() in {"repeatable_read", "exclusive"}:
@@ -89,14 +90,14 @@ def snapshot_that_locks(config: Config) -> Hits:
         yield Hit("snapshot.isolation.mode", message, "Set it to snapshot or read_committed.")
 
 
-@book.rule("CC802", NOTE, ConnectorKind.ORACLE)
+@book.rule("CC802", NOTE, DatabaseKind.ORACLE)
 def payload_that_is_large(config: Config) -> Hits:
     if config.routers and not config.on("lob.enabled"):
         message = "columns of CLOB and BLOB come without their values: such a payload is lost."
         yield Hit("lob.enabled", message, "Keep the payload in VARCHAR2, or set it to true.")
 
 
-@book.rule("CC803", ERROR, ConnectorKind.ORACLE)
+@book.rule("CC803", ERROR, DatabaseKind.ORACLE)
 def transactions_given_up(config: Config) -> Hits:
     option = "log.mining.transaction.retention.ms"
     limit = config.number(option, 0)
@@ -104,28 +105,28 @@ def transactions_given_up(config: Config) -> Hits:
         yield Hit(option, "a transaction that lasts longer is given up, and its events are lost.", "Set it to 0.")
 
 
-@book.rule("CC804", WARNING, ConnectorKind.ORACLE)
+@book.rule("CC804", WARNING, DatabaseKind.ORACLE)
 def strategy_of_yesterday(config: Config) -> Hits:
     if config.get("log.mining.strategy").lower() == "redo_log_catalog":
         message = "redo_log_catalog is deprecated since Debezium 3.6."
         yield Hit("log.mining.strategy", message, "Leave it out: online_catalog is the default.")
 
 
-@book.rule("CC805", ERROR, ConnectorKind.MONGODB)
+@book.rule("CC805", ERROR, DatabaseKind.MONGODB)
 def query_without_a_database(config: Config) -> Hits:
     if config.has("heartbeat.action.query") and config.version < (3, 7):
         message = "heartbeat.action.query is for relational databases: before Debezium 3.7 the task fails on it."
         yield Hit("heartbeat.action.query", message, "Leave it out.")
 
 
-@book.rule("CC806", ERROR, ConnectorKind.MONGODB)
+@book.rule("CC806", ERROR, DatabaseKind.MONGODB)
 def documents_skipped(config: Config) -> Hits:
     if config.get("cursor.oversize.handling.mode").lower() == "skip":
         message = "a change that is too large is skipped without a word."
         yield Hit("cursor.oversize.handling.mode", message, "Leave it at fail.")
 
 
-@book.rule("CC807", ERROR, ConnectorKind.MONGODB)
+@book.rule("CC807", ERROR, DatabaseKind.MONGODB)
 def pattern_taken_literally(config: Config) -> Hits:
     for pattern in config.captured if config.get("filters.match.mode").lower() == "literal" else ():
         if literal(pattern) != pattern:
@@ -133,7 +134,7 @@ def pattern_taken_literally(config: Config) -> Hits:
             yield Hit("collection.include.list", message, "Write the plain name, or take filters.match.mode=regex.")
 
 
-@book.router_rule("CC808", NOTE, ConnectorKind.MONGODB)
+@book.router_rule("CC808", NOTE, DatabaseKind.MONGODB)
 def payload_that_is_a_document(config: Config, router: Router) -> Hits:
     option = "collection.expand.json.payload"
     if router.of_mongo and option not in router.options:
@@ -141,7 +142,7 @@ def payload_that_is_a_document(config: Config, router: Router) -> Hits:
         yield Hit(router.prefix + option, message, "Store the payload as text, and set it to false.")
 
 
-@book.rule("CC809", WARNING, ConnectorKind.MONGODB)
+@book.rule("CC809", WARNING, DatabaseKind.MONGODB)
 def changes_of_everybody(config: Config) -> Hits:
     if not config.captured and not config.has("database.include.list"):
         message = "no collection is named: the changes of every database are read."

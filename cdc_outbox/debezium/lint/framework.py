@@ -3,6 +3,7 @@
 import re
 from difflib import get_close_matches
 
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
 from cdc_outbox.debezium import options
 from cdc_outbox.debezium.config import (
     IMPLICIT,
@@ -11,7 +12,6 @@ from cdc_outbox.debezium.config import (
     TOPIC_NAMES,
     Config,
     ConfiguredPlugin,
-    ConnectorKind,
     class_of,
     listed,
 )
@@ -66,14 +66,14 @@ def deadline_for_delivery(config: Config) -> Hits:
         yield Hit(option, message, "Leave it out: Connect waits as long as it takes.")
 
 
-@book.rule("CC209", ERROR, ConnectorKind.MYSQL, ConnectorKind.MARIADB, ConnectorKind.ORACLE)
+@book.rule("CC209", ERROR, DatabaseKind.MYSQL, DatabaseKind.MARIADB, DatabaseKind.ORACLE)
 def several_tasks(config: Config) -> Hits:
     tasks = config.number("tasks.max", 1)
     if tasks is not None and tasks > 1:
         yield Hit("tasks.max", "this connector refuses to start with more than one task.", "Set it to 1.")
 
 
-@book.rule("CC210", NOTE, ConnectorKind.POSTGRESQL)
+@book.rule("CC210", NOTE, DatabaseKind.POSTGRESQL)
 def several_tasks_for_one_slot(config: Config) -> Hits:
     tasks = config.number("tasks.max", 1)
     if tasks is not None and tasks > 1:
@@ -104,7 +104,7 @@ def _entries(value: str) -> list[str]:
     return value.split(",") if value else []
 
 
-@book.rule("CC229", ERROR, *ConnectorKind)
+@book.rule("CC229", ERROR, *CAPTURED)
 def router_that_is_not_listed(config: Config) -> Hits:
     for option in config.options:
         alias = re.fullmatch(r"transforms\.([^.]+)\.type", option)
@@ -165,14 +165,14 @@ def converters_of_old(config: Config) -> Hits:
             yield Hit(option, f"{option} is not read since Kafka 3.0.", "Leave it out.")
 
 
-@book.rule("CC218", ERROR, *ConnectorKind)
+@book.rule("CC218", ERROR, *CAPTURED)
 def boundaries_of_its_own(config: Config) -> Hits:
     if config.get("transaction.boundary").lower() == "connector":
         message = "Debezium defines no transaction boundaries, so Connect refuses to start it."
         yield Hit("transaction.boundary", message, "Set it to poll, or leave it out.")
 
 
-@book.rule("CC219", NOTE, *ConnectorKind)
+@book.rule("CC219", NOTE, *CAPTURED)
 def more_than_at_least_once(config: Config) -> Hits:
     if config.get("exactly.once.support").lower() == "required":
         message = "Connect's transactions spare the connector's own duplicates, and no others."
@@ -206,15 +206,13 @@ def unknown_class(config: Config) -> Hits:
         message = f"there is no connector {config.get('connector.class')}."
         yield Hit("connector.class", message, f"Did you mean {connector!r}?")
     elif (
-        config.kind is ConnectorKind.POSTGRESQL
-        and config.version >= (3, 6)
-        and "." not in config.get("connector.class")
+        config.kind is DatabaseKind.POSTGRESQL and config.version >= (3, 6) and "." not in config.get("connector.class")
     ):
         message = "Connect knows the connector by this name, and Debezium's own code does not: the task fails."
-        yield Hit("connector.class", message, f"Write {config.kind.value!r}.")
+        yield Hit("connector.class", message, f"Write {config.kind.connector_class!r}.")
 
 
-@book.rule("CC225", WARNING, *ConnectorKind)
+@book.rule("CC225", WARNING, *CAPTURED)
 def dead_letters_of_a_source(config: Config) -> Hits:
     for option in config.options:
         if option.startswith("errors.deadletterqueue."):
@@ -245,7 +243,7 @@ def option_that_a_plugin_does_not_have(config: Config) -> Hits:
 def connector_of_another_kind(config: Config) -> Hits:
     if config.kind is None and not _meant_connector(config):
         given = config.get("connector.class")
-        near = did_you_mean(given, [kind.value for kind in ConnectorKind])
+        near = did_you_mean(given, [kind.connector_class for kind in CAPTURED])
         message = "this is none of the six connectors of Debezium, so only what is Connect's was looked at."
         if given in _OF_CONFLUENT_CLOUD:
             message = "Confluent Cloud runs this connector with options of its own, so only Connect's were looked at."
@@ -256,7 +254,7 @@ def connector_of_another_kind(config: Config) -> Hits:
 def _meant_connector(config: Config) -> str:
     """Return the connector whose class is misspelt, empty where the class is right or another vendor's."""
     given = config.get("connector.class")
-    names = [name for kind in ConnectorKind for name in (kind.value, kind.rpartition(".")[2])]
+    names = [name for kind in CAPTURED for name in (kind.connector_class, kind.connector_class.rpartition(".")[2])]
     simple = given.rpartition(".")[2]
     if config.kind is None and given.startswith("io.debezium.connector.") and simple in names:
         return next(name for name in names if name.endswith(f".{simple}"))

@@ -4,14 +4,14 @@ import re
 from difflib import get_close_matches
 from functools import cache
 
-from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, ConnectorKind, is_placeholder, is_reference
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, is_placeholder, is_reference
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rule, Rulebook
 from cdc_outbox.debezium.options import (
     Catalogue,
     Option,
     Rename,
     catalogue,
-    connector_of,
     find_framework,
     renamed,
     renamed_value,
@@ -42,8 +42,7 @@ _SET_THERE = "It is an option of the worker: set it there."
 
 def _known_to(config: Config) -> Catalogue | None:
     """Return what a configuration's connector knows in its version, ``None`` if it is none of the six."""
-    connector = connector_of(config.get("connector.class"))
-    return None if connector is None else catalogue(connector, ".".join(map(str, config.version)))
+    return None if config.kind is None else catalogue(config.kind, ".".join(map(str, config.version)))
 
 
 @cache
@@ -80,7 +79,7 @@ def _find_rename(connector: str, version: str, option: str) -> Rename | None:
     return found
 
 
-@book.rule("CC101", WARNING, *ConnectorKind)
+@book.rule("CC101", WARNING, *CAPTURED)
 def unknown_option(config: Config) -> Hits:
     known = _known_to(config)
     for option in config.options:
@@ -98,10 +97,10 @@ def unknown_option(config: Config) -> Hits:
 
 def _fails(config: Config, option: str) -> bool:
     """Tell whether an option that a connector does not have fails its task, of which CC805 tells."""
-    return config.kind is ConnectorKind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
+    return config.kind is DatabaseKind.MONGODB and option == "heartbeat.action.query" and config.version < (3, 7)
 
 
-@book.rule("CC102", ERROR, *ConnectorKind)
+@book.rule("CC102", ERROR, *CAPTURED)
 def option_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
         rename = find_rename(config, option)
@@ -110,7 +109,7 @@ def option_of_an_earlier_version(config: Config) -> Hits:
             yield Hit(option, message, f"Write {rename.new}.")
 
 
-@book.rule("CC103", WARNING, *ConnectorKind)
+@book.rule("CC103", WARNING, *CAPTURED)
 def option_that_is_gone(config: Config) -> Hits:
     for option in config.options:
         rename = find_rename(config, option)
@@ -124,7 +123,7 @@ def _short(rename: Rename) -> str:
     return rename.version.removesuffix(".0")
 
 
-@book.rule("CC104", ERROR, *ConnectorKind)
+@book.rule("CC104", ERROR, *CAPTURED)
 def value_of_an_earlier_version(config: Config) -> Hits:
     for option in config.options:
         rename = find_renamed_value(config, option)
@@ -138,7 +137,7 @@ def find_renamed_value(config: Config, option: str) -> Rename | None:
     return None if known is None or value in _allowed(config, option) else renamed_value(option, value, known.connector)
 
 
-@book.rule("CC105", ERROR, *ConnectorKind)
+@book.rule("CC105", ERROR, *CAPTURED)
 def value_out_of_the_list(config: Config) -> Hits:
     for option in config.options:
         value, allowed = config.get(option), _allowed(config, option)
@@ -167,18 +166,18 @@ def _allowed(config: Config, option: str) -> tuple[str, ...]:
     return () if found is None else tuple(value.lower() for value in found.allowed)
 
 
-@book.rule("CC106", ERROR, *ConnectorKind)
+@book.rule("CC106", ERROR, *CAPTURED)
 def missing_option(config: Config) -> Hits:
     known = _known_to(config)
     given = {rename.new for option in config.options if (rename := find_rename(config, option)) is not None}
-    if config.kind is ConnectorKind.ORACLE and config.has("database.url"):
+    if config.kind is DatabaseKind.ORACLE and config.has("database.url"):
         given.add("database.hostname")
     for option in [] if known is None else sorted(name for name, found in known.options.items() if found.required):
         if not config.has(option) and option not in given:
             yield Hit(option, f"{option} is missing, and this connector does not start without it.", f"Set {option}.")
 
 
-@book.rule("CC107", ERROR, *ConnectorKind)
+@book.rule("CC107", ERROR, *CAPTURED)
 def prefix_that_is_none(config: Config) -> Hits:
     prefix = config.get("topic.prefix")
     if prefix and not is_placeholder(prefix) and not re.fullmatch(r"[A-Za-z0-9._-]+", prefix):
@@ -186,7 +185,7 @@ def prefix_that_is_none(config: Config) -> Hits:
         yield Hit("topic.prefix", message, "Debezium refuses it: choose another, and never change it again.")
 
 
-@book.rule("CC108", ERROR, *ConnectorKind)
+@book.rule("CC108", ERROR, *CAPTURED)
 def queue_smaller_than_a_batch(config: Config) -> Hits:
     queue, batch = config.number("max.queue.size", 8192), config.number("max.batch.size", 2048)
     if queue is not None and batch is not None and queue <= batch:
@@ -194,7 +193,7 @@ def queue_smaller_than_a_batch(config: Config) -> Hits:
         yield Hit(option, "max.queue.size must be above max.batch.size.", "Make the queue four times a batch.")
 
 
-@book.rule("CC109", ERROR, *ConnectorKind)
+@book.rule("CC109", ERROR, *CAPTURED)
 def pause_that_is_none(config: Config) -> Hits:
     pause = config.number("poll.interval.ms", 500)
     if pause is not None and pause <= 0:
@@ -202,14 +201,14 @@ def pause_that_is_none(config: Config) -> Hits:
         yield Hit("poll.interval.ms", message, "5 to 20 is quick and costs little.")
 
 
-@book.rule("CC110", NOTE, *ConnectorKind)
+@book.rule("CC110", NOTE, *CAPTURED)
 def half_a_second_late(config: Config) -> Hits:
     if config.routers and not config.has("poll.interval.ms"):
         message = "poll.interval.ms is not set: its 500 make events a quarter of a second late on average."
         yield Hit("poll.interval.ms", message, "10 costs a tenth of a core while idle.")
 
 
-@book.rule("CC114", NOTE, *ConnectorKind)
+@book.rule("CC114", NOTE, *CAPTURED)
 def pause_before_each_batch(config: Config) -> Hits:
     pause = config.number("poll.dispatch.interval.ms", 0)
     if config.routers and pause:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import takewhile
 
-from cdc_outbox.debezium.config import TOPIC_NAMES, Config, ConfiguredPlugin, ConnectorKind, Router, listed
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import TOPIC_NAMES, Config, ConfiguredPlugin, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectType, ConnectValue, EventRouter
 from cdc_outbox.debezium.java_regex import literal, matches
 from cdc_outbox.debezium.lint.records import change, heartbeat, logical_message, typical_row
@@ -20,7 +21,7 @@ from cdc_outbox.errors import ConfigError, RoutingError
 _MOST_TRANSFORMS = 50
 FEW = 20
 """Tables that are followed."""
-_SCHEMAS = {ConnectorKind.POSTGRESQL: "public", ConnectorKind.SQLSERVER: "dbo"}
+_SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 _OTHER_ROW = {"cdc_outbox_other": ConnectValue(ConnectType.STRING, "x")}
 """A row of a table that is no outbox: it has none of an outbox's columns."""
 
@@ -83,7 +84,7 @@ class Paths:
     def of_other(self, table: str) -> list[Path]:
         """Return the paths of a row of a table that is no outbox; empty for a table whose name is not known."""
         topics = self.config.topics_of(table) if table else ()
-        of_mongo = self.config.kind is ConnectorKind.MONGODB
+        of_mongo = self.config.kind is DatabaseKind.MONGODB
         return [self.walk(change(topic, _OTHER_ROW, of_mongo=of_mongo), table) for topic in topics or [""]]
 
     def of_heartbeats(self) -> Path:
@@ -169,7 +170,7 @@ def paths_of(config: Config) -> Paths:
     if config.reads_messages:
         starts = [("message", logical_message(topic)) for topic in config.topics_of("message") or [""]]
     else:
-        of_mongo = config.kind is ConnectorKind.MONGODB
+        of_mongo = config.kind is DatabaseKind.MONGODB
         starts = [(table, change(topic, paths.row, of_mongo=of_mongo)) for table, topic in _outbox_topics(config)]
     return Paths(config, routers, paths.row, tuple(paths.walk(start, name, is_outbox=True) for name, start in starts))
 
@@ -226,7 +227,7 @@ def _tables_of(config: Config, name: str) -> Iterator[str]:
     """Yield the tables that a topic's name without its prefix may be of."""
     delimiter = config.get("topic.delimiter", ".")
     parts = name.split(delimiter)
-    if config.kind is ConnectorKind.SQLSERVER:
+    if config.kind is DatabaseKind.SQLSERVER:
         parts = parts[1:]
     if len(parts) == 2:
         yield ".".join(parts)
@@ -234,7 +235,7 @@ def _tables_of(config: Config, name: str) -> Iterator[str]:
 
 def names_database(config: Config, table: str) -> bool:
     """Tell whether a table is written with its database, where Debezium compares schema and table alone."""
-    compares_schemas = config.kind in {ConnectorKind.POSTGRESQL, ConnectorKind.SQLSERVER, ConnectorKind.ORACLE}
+    compares_schemas = config.kind in {DatabaseKind.POSTGRESQL, DatabaseKind.SQLSERVER, DatabaseKind.ORACLE}
     # Who escapes dots may have escaped one that is a name's own.
     return compares_schemas and table.count(".") == 2 and "\\." not in config.get("table.include.list")
 
@@ -260,7 +261,7 @@ def find_exclusion(config: Config, table: str) -> str | None:
 
 
 def _comparison(config: Config) -> Callable[[str, str], bool | None]:
-    if config.kind is ConnectorKind.MONGODB and config.get("filters.match.mode").lower() == "literal":
+    if config.kind is DatabaseKind.MONGODB and config.get("filters.match.mode").lower() == "literal":
         return lambda pattern, text: pattern.lower() == text.lower()
     return lambda pattern, text: matches(pattern, text, ignores_case=True)
 

@@ -2,7 +2,8 @@
 
 import re
 
-from cdc_outbox.debezium.config import DEFAULT_SLOT, Config, ConnectorKind, is_placeholder, slot_of
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import DEFAULT_SLOT, Config, is_placeholder, slot_of
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
 
 book = Rulebook()
@@ -18,7 +19,7 @@ _HIDDEN_LOSS = {
 """What each strategy loses where slot and offset do not fit."""
 
 
-@book.rule("CC601", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC601", WARNING, DatabaseKind.POSTGRESQL)
 def plugin_of_another_time(config: Config) -> Hits:
     if config.get("plugin.name", "decoderbufs").lower() == "decoderbufs":
         message = "the plugin is decoderbufs, which has to be installed in the server."
@@ -29,14 +30,14 @@ def plugin_of_another_time(config: Config) -> Hits:
         )
 
 
-@book.rule("CC602", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC602", WARNING, DatabaseKind.POSTGRESQL)
 def slot_of_everybody(config: Config) -> Hits:
     if slot_of(config.options) == DEFAULT_SLOT:
         message = "the slot is debezium, as that of every other connector that names none."
         yield Hit("slot.name", message, "Name one of its own.")
 
 
-@book.rule("CC603", ERROR, ConnectorKind.POSTGRESQL)
+@book.rule("CC603", ERROR, DatabaseKind.POSTGRESQL)
 def slot_with_an_impossible_name(config: Config) -> Hits:
     slot = slot_of(config.options)
     if not is_placeholder(slot) and not re.fullmatch(r"[a-z0-9_]{1,63}", slot):
@@ -46,7 +47,7 @@ def slot_with_an_impossible_name(config: Config) -> Hits:
         yield Hit("slot.name", message, "Choose such a name.")
 
 
-@book.rule("CC604", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC604", WARNING, DatabaseKind.POSTGRESQL)
 def publication_of_everybody(config: Config) -> Hits:
     pgoutput = config.get("plugin.name", "pgoutput").lower() == "pgoutput"
     if pgoutput and config.get("publication.name", "dbz_publication") == "dbz_publication":
@@ -54,7 +55,7 @@ def publication_of_everybody(config: Config) -> Hits:
         yield Hit("publication.name", message, "Name one of its own.")
 
 
-@book.rule("CC605", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC605", WARNING, DatabaseKind.POSTGRESQL)
 def publication_of_everything(config: Config) -> Hits:
     pgoutput = config.get("plugin.name", "pgoutput").lower() == "pgoutput"
     if pgoutput and config.get("publication.autocreate.mode", "all_tables").lower() == "all_tables":
@@ -62,7 +63,7 @@ def publication_of_everything(config: Config) -> Hits:
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
 
 
-@book.rule("CC606", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC606", WARNING, DatabaseKind.POSTGRESQL)
 def publication_with_an_impossible_name(config: Config) -> Hits:
     length = len(config.get("publication.name").encode(errors="replace"))
     if length > 63:
@@ -70,7 +71,7 @@ def publication_with_an_impossible_name(config: Config) -> Hits:
         yield Hit("publication.name", message, "Shorten it.")
 
 
-@book.rule("CC607", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC607", WARNING, DatabaseKind.POSTGRESQL)
 def no_heartbeat(config: Config) -> Hits:
     driver = config.get("lsn.flush.mode").lower() == "connector_and_driver"
     if config.number("heartbeat.interval.ms", 0) == 0 and not driver:
@@ -78,7 +79,7 @@ def no_heartbeat(config: Config) -> Hits:
         yield Hit("heartbeat.interval.ms", message, "Set it to 10000, and heartbeat.action.query with it.")
 
 
-@book.rule("CC610", NOTE, ConnectorKind.POSTGRESQL)
+@book.rule("CC610", NOTE, DatabaseKind.POSTGRESQL)
 def heartbeat_without_a_word(config: Config) -> Hits:
     beats, driver = config.number("heartbeat.interval.ms", 0), config.get("lsn.flush.mode").lower()
     if beats and not config.has("heartbeat.action.query") and driver != "connector_and_driver":
@@ -87,7 +88,7 @@ def heartbeat_without_a_word(config: Config) -> Hits:
         yield Hit("heartbeat.action.query", message, remedy)
 
 
-@book.rule("CC612", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC612", WARNING, DatabaseKind.POSTGRESQL)
 def driver_ahead_of_the_offset(config: Config) -> Hits:
     mode, strategy = config.get("lsn.flush.mode").lower(), config.get("offset.mismatch.strategy").lower()
     if mode == "connector_and_driver" and strategy not in {"trust_slot", "trust_greater_lsn"}:
@@ -96,14 +97,14 @@ def driver_ahead_of_the_offset(config: Config) -> Hits:
         yield Hit("lsn.flush.mode", message, remedy)
 
 
-@book.rule("CC613", ERROR, ConnectorKind.POSTGRESQL)
+@book.rule("CC613", ERROR, DatabaseKind.POSTGRESQL)
 def nobody_confirms(config: Config) -> Hits:
     if config.get("lsn.flush.mode").lower() == "manual":
         message = "no program confirms what was read: the slot holds back WAL until the disk is full."
         yield Hit("lsn.flush.mode", message, "Leave it out.")
 
 
-@book.rule("CC614", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC614", WARNING, DatabaseKind.POSTGRESQL)
 def status_too_late(config: Config) -> Hits:
     pause = config.number("status.update.interval.ms", 10_000)
     if pause is not None and pause >= _WAL_SENDER_TIMEOUT_MS:
@@ -111,7 +112,7 @@ def status_too_late(config: Config) -> Hits:
         yield Hit("status.update.interval.ms", message, "Leave it at 10000.")
 
 
-@book.rule("CC615", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC615", WARNING, DatabaseKind.POSTGRESQL)
 def commits_ignored(config: Config) -> Hits:
     action = config.get("lsn.flush.timeout.action").lower()
     if action in {"warn", "ignore"}:
@@ -119,14 +120,14 @@ def commits_ignored(config: Config) -> Hits:
         yield Hit("lsn.flush.timeout.action", message, "Leave it at fail.")
 
 
-@book.rule("CC617", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC617", WARNING, DatabaseKind.POSTGRESQL)
 def publication_of_nothing(config: Config) -> Hits:
     if config.get("publication.autocreate.mode").lower() == "no_tables" and not config.reads_messages:
         message = "if the publication is missing, one without tables is made, and nothing is published."
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
 
 
-@book.rule("CC618", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC618", WARNING, DatabaseKind.POSTGRESQL)
 def publication_that_cannot_change(config: Config) -> Hits:
     filtered = config.get("publication.autocreate.mode").lower() == "filtered"
     skips = config.get("skipped.operations").lower() not in {"", "none"}
@@ -135,7 +136,7 @@ def publication_that_cannot_change(config: Config) -> Hits:
         yield Hit("publication.autocreate.mode", message, "Set it to disabled, and make the publication yourself.")
 
 
-@book.rule("CC619", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC619", WARNING, DatabaseKind.POSTGRESQL)
 def strategy_that_hides_a_loss(config: Config) -> Hits:
     strategy = config.get("offset.mismatch.strategy").lower()
     if strategy in _HIDDEN_LOSS:
@@ -146,7 +147,7 @@ def strategy_that_hides_a_loss(config: Config) -> Hits:
         )
 
 
-@book.rule("CC620", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC620", WARNING, DatabaseKind.POSTGRESQL)
 def pooler_in_between(config: Config) -> Hits:
     pools = config.get("database.port") == "6432" or re.search(r"\bpooler\b|pgbouncer", config.get("database.hostname"))
     if pools:
@@ -155,7 +156,7 @@ def pooler_in_between(config: Config) -> Hits:
         yield Hit(option, message, "Name the server itself: the connector keeps two connections, and no more.")
 
 
-@book.rule("CC616", WARNING, ConnectorKind.POSTGRESQL)
+@book.rule("CC616", WARNING, DatabaseKind.POSTGRESQL)
 def partitions_one_by_one(config: Config) -> Hits:
     option = "publish.via.partition.root"
     parts = [table for table in config.tables if re.search(r"outbox\w*_(p?\d{4,8}|\d{4}_\d{2}|p\d+)$", table)]

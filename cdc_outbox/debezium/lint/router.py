@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cdc_outbox.debezium.config import BINLOG, IMPLICIT, Config, ConnectorKind, Router, listed
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.config import BINLOG, IMPLICIT, Config, Router, listed
 from cdc_outbox.debezium.java_regex import matches
 from cdc_outbox.debezium.lint.routers import compiled_router
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
@@ -185,13 +186,13 @@ def _is_told_earlier(router: Router, name: str) -> bool:
     return ignored and router.get("table.fields.additional.error.on.missing").lower() == "false"
 
 
-@book.router_rule("CC326", ERROR, ConnectorKind.MONGODB)
+@book.router_rule("CC326", ERROR, DatabaseKind.MONGODB)
 def router_of_tables(config: Config, router: Router) -> Hits:
     if not router.of_mongo:
         yield Hit(f"{router.prefix}type", "this EventRouter reads tables, not documents.", "Take MongoEventRouter.")
 
 
-@book.router_rule("CC327", ERROR, *(kind for kind in ConnectorKind if kind is not ConnectorKind.MONGODB))
+@book.router_rule("CC327", ERROR, *(kind for kind in CAPTURED if kind is not DatabaseKind.MONGODB))
 def router_of_documents(config: Config, router: Router) -> Hits:
     if router.of_mongo:
         yield Hit(f"{router.prefix}type", "MongoEventRouter reads documents, not tables.", "Take EventRouter.")
@@ -228,7 +229,7 @@ def routers_in_a_row(config: Config) -> Hits:
             yield Hit("transforms", message, "Give each a predicate.")
 
 
-@book.router_rule("CC331", WARNING, ConnectorKind.ORACLE)
+@book.router_rule("CC331", WARNING, DatabaseKind.ORACLE)
 def column_in_small_letters(config: Config, router: Router) -> Hits:
     options = [f"table.field.event.{role}" for role in ("id", "key", "payload", "timestamp", "schema.version")]
     for option in (*options, "route.by.field"):
@@ -240,13 +241,13 @@ def column_in_small_letters(config: Config, router: Router) -> Hits:
         yield Hit(router.prefix + router.placement, message, "Write them so, unless they were quoted.")
 
 
-@book.rule("CC332", ERROR, *ConnectorKind)
+@book.rule("CC332", ERROR, *CAPTURED)
 def operations_that_are_skipped(config: Config) -> Hits:
     if config.routers and "c" in _skipped(config):
         yield Hit("skipped.operations", "inserts are skipped, so no event is published.", "Write u,d,t.")
 
 
-@book.rule("CC333", WARNING, ConnectorKind.POSTGRESQL, *BINLOG, ConnectorKind.ORACLE)
+@book.rule("CC333", WARNING, DatabaseKind.POSTGRESQL, *BINLOG, DatabaseKind.ORACLE)
 def truncation_that_arrives(config: Config) -> Hits:
     if config.routers and config.has("skipped.operations") and "t" not in _skipped(config):
         message = "a TRUNCATE of the outbox reaches the router, and fails the task."

@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from cdc_outbox.debezium.config import Config, ConnectorKind, Router, is_reference
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import Config, Router, is_reference
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectStruct, EventRouter
 from cdc_outbox.debezium.event_router.expanded_envelope import EnvelopeMemory
 from cdc_outbox.debezium.java_regex import InvalidRegexError, read_regex
@@ -28,7 +29,7 @@ def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
     knows = _is_known(router.get("route.topic.regex")) and not is_reference(router.get("route.topic.replacement"))
     if not knows:
         options = {option: value for option, value in options.items() if not option.startswith("route.topic.re")}
-    connector = "oracle" if config.kind is ConnectorKind.ORACLE else ""
+    connector = "oracle" if config.kind is DatabaseKind.ORACLE else ""
     version = (config.version[0], config.version[1])
     return EventRouter.from_options(options, version=version, connector=connector), knows
 

@@ -3,7 +3,8 @@
 import re
 from itertools import takewhile
 
-from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, ConnectorKind, Router, listed
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+from cdc_outbox.debezium.config import MONGO_ROUTER, ROUTER, TOPIC_NAMES, Config, Router, listed
 from cdc_outbox.debezium.event_router import Change, ConnectRecord
 from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint.path import (
@@ -25,7 +26,7 @@ book = Rulebook()
 _ROUTERS = frozenset({ROUTER, MONGO_ROUTER})
 
 
-@book.rule("CC523", ERROR, *ConnectorKind)
+@book.rule("CC523", ERROR, *CAPTURED)
 def outbox_that_is_left_out(config: Config) -> Hits:
     if not config.routers:
         return
@@ -43,7 +44,7 @@ def outbox_that_is_left_out(config: Config) -> Hits:
                 yield Hit(option, f"{table} is not captured: {option} leaves it out.", f"Remove it from {option}.")
 
 
-@book.rule("CC524", ERROR, ConnectorKind.POSTGRESQL)
+@book.rule("CC524", ERROR, DatabaseKind.POSTGRESQL)
 def messages_that_are_left_out(config: Config) -> Hits:
     if config.routers and config.reads_messages and config.message_exclusion is not None:
         message = "events are logical messages, and every one of them is left out."
@@ -51,7 +52,7 @@ def messages_that_are_left_out(config: Config) -> Hits:
         yield Hit("message.prefix.exclude.list", message, remedy)
 
 
-@book.router_rule("CC505", ERROR, *ConnectorKind)
+@book.router_rule("CC505", ERROR, *CAPTURED)
 def predicate_that_never_matches(config: Config, router: Router) -> Hits:
     predicate = config.predicates.get(router.predicate)
     paths = paths_of(config).outboxes
@@ -116,7 +117,7 @@ def _names_no_table(config: Config, router: Router) -> str:
     [example, *_] = config.topics_of("SCHEMA.TABLE") or [""]
     delimiter = config.get("topic.delimiter", ".")
     named = re.fullmatch(r"\^?((?:[\w\-]|\\\.)+)\$?", predicate.get("pattern"))
-    is_judged = named and example and sees_raw_topics(config, router) and config.kind is ConnectorKind.POSTGRESQL
+    is_judged = named and example and sees_raw_topics(config, router) and config.kind is DatabaseKind.POSTGRESQL
     if not named or not is_judged or predicate.type != TOPIC_NAMES or router.on("negate") or config.reads_messages:
         return ""
     topic, start = named[1].replace("\\.", "."), f"{config.get('topic.prefix')}{delimiter}"

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from cdc_outbox.debezium.config import Config, ConnectorKind, Router
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import Config, Router
 from cdc_outbox.finding import Finding, Severity
 
 _ENOUGH = 100
@@ -38,7 +39,7 @@ class Rule:
     code: str
     severity: Severity
     check: Check
-    kinds: tuple[ConnectorKind, ...] = ()
+    kinds: tuple[DatabaseKind, ...] = ()
 
     def hits(self, config: Config) -> Hits:
         """Return what it hits in a configuration."""
@@ -63,7 +64,7 @@ class Rulebook:
 
     rules: list[Rule] = field(default_factory=list)
 
-    def rule(self, code: str, severity: Severity, *kinds: ConnectorKind) -> Callable[[Check], Check]:
+    def rule(self, code: str, severity: Severity, *kinds: DatabaseKind) -> Callable[[Check], Check]:
         """Make a rule of a function."""
 
         def enter(check: Check) -> Check:
@@ -72,7 +73,7 @@ class Rulebook:
 
         return enter
 
-    def router_rule(self, code: str, severity: Severity, *kinds: ConnectorKind) -> Callable[[RouterCheck], RouterCheck]:
+    def router_rule(self, code: str, severity: Severity, *kinds: DatabaseKind) -> Callable[[RouterCheck], RouterCheck]:
         """Make a rule of a function that looks at each EventRouter of a configuration."""
 
         def enter(check: RouterCheck) -> RouterCheck:

@@ -5,7 +5,8 @@ No finding ever repeats a secret.
 
 import re
 
-from cdc_outbox.debezium.config import Config, ConnectorKind
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import Config
 from cdc_outbox.debezium.lint.rule import WARNING, Hit, Hits, Rulebook
 from cdc_outbox.redaction import shows_password, shows_secret
 
@@ -13,17 +14,17 @@ book = Rulebook()
 
 _HERE = {"localhost", "127.0.0.1", "::1"}
 _UNVERIFIED = {
-    ConnectorKind.POSTGRESQL: {"database.sslmode": {"disable", "allow", "prefer", "require"}},
-    ConnectorKind.MYSQL: {"database.ssl.mode": {"disabled", "preferred", "required"}},
-    ConnectorKind.MARIADB: {"database.ssl.mode": {"disable", "trust"}},
-    ConnectorKind.SQLSERVER: {"driver.encrypt": {"false", "no", "optional"}, "driver.trustServerCertificate": {"true"}},
-    ConnectorKind.MONGODB: {"mongodb.ssl.invalid.hostname.allowed": {"true"}},
+    DatabaseKind.POSTGRESQL: {"database.sslmode": {"disable", "allow", "prefer", "require"}},
+    DatabaseKind.MYSQL: {"database.ssl.mode": {"disabled", "preferred", "required"}},
+    DatabaseKind.MARIADB: {"database.ssl.mode": {"disable", "trust"}},
+    DatabaseKind.SQLSERVER: {"driver.encrypt": {"false", "no", "optional"}, "driver.trustServerCertificate": {"true"}},
+    DatabaseKind.MONGODB: {"mongodb.ssl.invalid.hostname.allowed": {"true"}},
 }
 """Values by which the connector encrypts nothing, or does not look at the server's certificate."""
 _VERIFIED = {
-    ConnectorKind.POSTGRESQL: "Set it to verify-full, and database.sslrootcert to the authority's certificate.",
-    ConnectorKind.MYSQL: "Set it to verify_identity.",
-    ConnectorKind.MARIADB: "Set it to verify-full.",
+    DatabaseKind.POSTGRESQL: "Set it to verify-full, and database.sslrootcert to the authority's certificate.",
+    DatabaseKind.MYSQL: "Set it to verify_identity.",
+    DatabaseKind.MARIADB: "Set it to verify-full.",
 }
 
 _USER_INFO = re.compile(r"(basic\.auth\.)?user\.info$")

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from cdc_outbox.debezium.config import BINLOG, DEFAULT_SLOT, HISTORY, Config, ConnectorKind, is_reference
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.config import BINLOG, DEFAULT_SLOT, HISTORY, Config, is_reference
 from cdc_outbox.finding import Finding, Severity
 
 _Key = Callable[[Config], tuple[str, ...] | None]
@@ -34,7 +35,7 @@ def _server(config: Config) -> tuple[str, ...] | None:
     return (host, config.get("database.port")) if host else None
 
 
-def _own(option: str, *kinds: ConnectorKind, default: str = "", per_server: bool = False) -> _Key:
+def _own(option: str, *kinds: DatabaseKind, default: str = "", per_server: bool = False) -> _Key:
     def key(config: Config) -> tuple[str, ...] | None:
         value = config.get(option, default)
         if not value or (kinds and config.kind not in kinds) or is_reference(value):
@@ -51,7 +52,7 @@ def _named(config: Config) -> tuple[str, ...] | None:
 
 def _publication(config: Config) -> tuple[str, ...] | None:
     server = _server(config)
-    if config.kind is not ConnectorKind.POSTGRESQL or server is None:
+    if config.kind is not DatabaseKind.POSTGRESQL or server is None:
         return None
     return (config.get("publication.name", "dbz_publication"), config.get("database.dbname"), *server)
 
@@ -61,7 +62,7 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
         "CC901",
         Severity.ERROR,
         "slot.name",
-        _own("slot.name", ConnectorKind.POSTGRESQL, default=DEFAULT_SLOT, per_server=True),
+        _own("slot.name", DatabaseKind.POSTGRESQL, default=DEFAULT_SLOT, per_server=True),
         "the slot is that of another connector, and the second waits for it",
         "Give each a slot of its own.",
     ),

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from cdc_outbox.debezium.config import Config, ConnectorKind, is_placeholder, listed
+from cdc_outbox.databases.database import CAPTURED
+from cdc_outbox.debezium.config import Config, is_placeholder, listed
 from cdc_outbox.debezium.java_regex import refusal
 from cdc_outbox.debezium.lint.options import find_option
 from cdc_outbox.debezium.lint.rule import ERROR, Hit, Hits, Rulebook
@@ -19,7 +20,7 @@ _WITHOUT_KEY = re.compile(r"\$\{(file|dir|directory):([^:}]*)\}")
 _LISTS = re.compile(r"(database|schema|table|collection|column|message\.prefix)\.(include|exclude)\.list")
 
 
-@book.rule("CC120", ERROR, *ConnectorKind)
+@book.rule("CC120", ERROR, *CAPTURED)
 def value_of_another_type(config: Config) -> Hits:
     for option in config.options:
         value, found = config.get(option), find_option(config, option)
@@ -76,7 +77,7 @@ _REGISTRY = ("Avro", "Protobuf", "JsonSchema")
 _CONFLUENT = "io.confluent.connect."
 
 
-@book.rule("CC118", ERROR, *ConnectorKind)
+@book.rule("CC118", ERROR, *CAPTURED)
 def value_that_needs_another(config: Config) -> Hits:
     for option, value, needed in (*_NEEDS, *_registries(config)):
         given = [entry.lower() for entry in listed(config.get(option))]
@@ -94,7 +95,7 @@ def _registries(config: Config) -> Iterator[_Need]:
             yield _Need(option, given.lower(), (f"{option}.schema.registry.url",))
 
 
-@book.rule("CC525", ERROR, *ConnectorKind)
+@book.rule("CC525", ERROR, *CAPTURED)
 def list_that_cannot_be_read(config: Config) -> Hits:
     if config.get("filters.match.mode").lower() == "literal":
         return

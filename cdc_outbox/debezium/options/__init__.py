@@ -8,20 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cdc_outbox.databases.database import CAPTURED, DatabaseKind
+
 _FOLDER = Path(__file__).parent
 
-CONNECTORS = {
-    "postgresql": "io.debezium.connector.postgresql.PostgresConnector",
-    "mysql": "io.debezium.connector.mysql.MySqlConnector",
-    "mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
-    "sqlserver": "io.debezium.connector.sqlserver.SqlServerConnector",
-    "oracle": "io.debezium.connector.oracle.OracleConnector",
-    "mongodb": "io.debezium.connector.mongodb.MongoDbConnector",
-}
+CONNECTORS: Mapping[str, str] = {kind.value: kind.connector_class for kind in CAPTURED}
 """The connectors that there are options of, and the class that each goes by in a config."""
 
-_JDBC = frozenset(CONNECTORS) - {"mongodb"}
-_HISTORY = _JDBC - {"postgresql"}
+_JDBC = frozenset(CONNECTORS) - {DatabaseKind.MONGODB}
+_HISTORY = frozenset(kind.value for kind in CAPTURED if kind.keeps_history)
 _PASSED_ON: Mapping[str, frozenset[str]] = {
     # Debezium strips these and gives the rest to a library that it does not know the options of.
     "driver.": _JDBC,
@@ -136,12 +131,6 @@ class Rename:
     value_of: str = ""
     same_values: bool = True
     source: str = ""
-
-
-@cache
-def connector_of(class_name: str) -> str | None:
-    """Return the connector whose class this is, also by the short names that Connect takes; ``None`` for another's."""
-    return next((name for name, whole in CONNECTORS.items() if class_name in _names(whole)), None)
 
 
 def versions(connector: str) -> tuple[str, ...]:

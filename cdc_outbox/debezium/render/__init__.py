@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.sql import load
-from cdc_outbox.debezium.config import ConnectorKind
 from cdc_outbox.debezium.render import capture
 from cdc_outbox.debezium.render.capture import HEARTBEAT_PREFIX, raw_topic, refuse_file
 from cdc_outbox.debezium.render.options import RenderedOption, option, refuse_overrides
@@ -118,7 +117,7 @@ def _options(spec: Spec) -> Iterator[RenderedOption]:
     """Yield every option that a spec decides, those that it leaves out too."""
     database = spec.database
     yield option("name", spec.name, "name")
-    yield option("connector.class", ConnectorKind[database.kind.name].value, "database.kind")
+    yield option("connector.class", database.kind.connector_class, "database.kind")
     yield option("tasks.max", "1")
     prefix_keys = ("topic_prefix",) if spec.topic_prefix != spec.name else ("topic_prefix", "name")
     yield option("topic.prefix", spec.topic_prefix, *prefix_keys)

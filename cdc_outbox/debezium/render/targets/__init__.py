@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from cdc_outbox.debezium.render.targets.model import Pipeline, RenderedOption, Target, chosen, pipeline_of
+from cdc_outbox.debezium.render.options import RenderedOption
+from cdc_outbox.debezium.render.targets.model import Pipeline, Target, chosen, pipeline_of
 from cdc_outbox.debezium.render.targets.strimzi import STRIMZI
 from cdc_outbox.redaction import safe_json
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.contract.topics import Topic
-from cdc_outbox.debezium.render import RenderedOption, rendered_options, topics_of
+from cdc_outbox.debezium.render import rendered_options, topics_of
+from cdc_outbox.debezium.render.options import RenderedOption
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import hides
 from cdc_outbox.spec import Spec

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from cdc_outbox.contract.topics import Topic
-from cdc_outbox.debezium.render.targets.model import Pipeline, RenderedOption, Target
+from cdc_outbox.debezium.render.options import RenderedOption
+from cdc_outbox.debezium.render.targets.model import Pipeline, Target
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import REFERENCE, visible
 
