@@ -10,7 +10,6 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.operations.actions import record_action
@@ -47,7 +46,7 @@ def prepare(
         raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
     for line in steps_after_restore(spec, str(file), source=before):
         say(line, err=True)
-    if driver.dialect is Dialect.POSTGRESQL:
+    if driver.dialect.features.has_publications:
         client = None if cluster is None else ConnectClient(cluster)
         if client is None:
             say("Connect's offset is not compared with the slot: --connect-url is not given", err=True)

@@ -183,7 +183,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
     dialect = wanted.dialect
     parts: list[str] = []
     if creates:
-        has_no_condition = wanted.spec is not None and dialect is Dialect.SQLITE
+        has_no_condition = wanted.spec is not None and not dialect.features.adds_missing_columns
         known = wanted.spec.outbox.header_columns if wanted.spec is not None and has_no_condition else ()
         parts += map(script, wanted.components)
         parts += (f"{statement.rstrip(';')};" for statement in wanted.statements(known))
@@ -249,7 +249,7 @@ def _create(
     if added and wanted.spec is not None:
         columns = f"column{'s' * (len(added) > 1)} {', '.join(added)}"
         say(visible(f"{wanted.spec.outbox.table}: added the {columns}"), err=True)
-    if wanted.inbox is not None and wanted.dialect is Dialect.POSTGRESQL:  # elsewhere ids lie in one table
+    if wanted.inbox is not None and wanted.dialect.features.has_partitions:  # elsewhere ids lie in one table
         purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
     if wanted.spec is not None and wanted.spec.database.publication:
@@ -341,10 +341,10 @@ def _refuse_other_shape(table: OutboxTable, found: TableFacts | None, dialect: D
     column = table.columns.aggregate_id
     if found is not None and table.is_numbered and column in found.columns and found.columns[column].type == "uuid":
         # One id in two spellings would be one aggregate there, and two of them to the head table.
-        change = f"alter table {name.quoted} alter column {dialect.quote(column)} type text"
+        change = dialect.features.text_change.format(table=name.quoted, column=dialect.quote(column))
         raise OutboxError(
             f"{name}.{column} is a uuid, and events are numbered by ids that are text",
-            hint=f"{change if dialect is Dialect.POSTGRESQL else 'Make it a text'}, which changes no message; "
+            hint=f"{change}, which changes no message; "
             "or set outbox.columns.sequence to null, and events are not numbered.",
         )
     if found is not None and not table.adopted and bool(found.partition_key) != (table.partitions is not None):

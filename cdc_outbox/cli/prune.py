@@ -29,7 +29,6 @@ from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.consumer.topic_reader import TopicReader
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.render import render
@@ -208,30 +207,21 @@ def _pruning(
     spec: Spec, dsn: str, client: ConnectClient | None, options: PruneOptions, comparison: TopicComparison | None
 ) -> Iterator[Pruning[Any]]:
     kind = spec.database.kind
-    match kind.dialect:
-        case Dialect.POSTGRESQL:
-            with connected(dsn, kind) as (connection, driver):
-                Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
-                if client is None:
-                    _report("connect", "not asked: --connect-url tells which table the connector reads")
-                yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
-        case Dialect.MYSQL:
+    if kind.dialect.features.has_publications:
+        with connected(dsn, kind) as (connection, driver):
+            Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
             if client is None:
-                raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
-            with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
-                yield offset_pruning(
-                    spec,
-                    (viewing, deleting),
-                    driver,
-                    client=client,
-                    options=options,
-                    report=_report,
-                    comparison=comparison,
-                )
-        case other:
-            raise ConfigError(
-                f"what is in {other} is delivered by no publisher that could prove it", field="database.kind"
-            )
+                _report("connect", "not asked: --connect-url tells which table the connector reads")
+            yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
+        return
+    if not kind.reads_binlog:
+        raise ConfigError(f"what is in {kind} is delivered by no publisher that could prove it", field="database.kind")
+    if client is None:
+        raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
+    with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
+        yield offset_pruning(
+            spec, (viewing, deleting), driver, client=client, options=options, report=_report, comparison=comparison
+        )
 
 
 def _table(name: str, spec: Spec) -> TableName:

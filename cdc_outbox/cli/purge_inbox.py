@@ -16,7 +16,6 @@ from cdc_outbox.cli.options import acting, dry_run_option, json_option, read_spe
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.consumer.limits import DAY_SECONDS, refuse_short_horizon
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.operations.actions import record_action
@@ -95,7 +94,7 @@ def purge_inbox(
     horizon = Horizon.at(now, days=horizon_days)
     report = partial(_report, err=prints_json)
     with inbox_location.connected() as (connection, driver):
-        kind = PartPurge if driver.dialect is Dialect.POSTGRESQL else RowPurge
+        kind = PartPurge if driver.dialect.features.has_partitions else RowPurge
         purge = kind(connection, driver, inbox_location.table, report)
         if not accept_shorter_horizon:
             _check(horizon_days, wanted, purge.served(), settings)

@@ -95,7 +95,7 @@ class InboxTable:
     @property
     def tables(self) -> tuple[TableName, ...]:
         """All of them; the one with the inbox's name first."""
-        rest = (self.rest,) if self.dialect is Dialect.POSTGRESQL else ()
+        rest = (self.rest,) if self.dialect.features.has_partitions else ()
         return (self.table, *rest, self.watermarks, *self._beside)
 
     @property
@@ -163,9 +163,9 @@ def inbox_component(table: InboxTable) -> Component:
 
 
 def _indexes(table: InboxTable) -> dict[str, str]:
-    """Return the names of the park's indexes, which SQLite alone wants to be told the schema of."""
+    """Return the names of the park's indexes, with their schema where the dialect wants it."""
     named = {f"parked_{suffix}": table.parked.sibling(suffix) for suffix in ("aggregates", "due", "ids")}
-    in_schema = table.dialect is Dialect.SQLITE
+    in_schema = table.dialect.features.indexes_have_schemas
     return {
         "parked_name": table.dialect.quote(table.parked.name),
         **{key: name.quoted if in_schema else table.dialect.quote(name.name) for key, name in named.items()},

@@ -73,7 +73,7 @@ class Role:
 
     def statements(self) -> list[str]:
         """Return the statements that make the role; repeating them does no harm. A superuser runs them."""
-        return list(self._on_postgresql() if self.dialect is Dialect.POSTGRESQL else self._on_mysql())
+        return list(self._on_postgresql() if self.dialect.features.has_owners else self._on_mysql())
 
     def _on_postgresql(self) -> Iterator[str]:
         creates = bool(self.owns)
@@ -126,7 +126,7 @@ def migrator_role(name: str, components: Iterable[Component], *, publication: st
     parts = list(components)
     tables = dict.fromkeys(table for part in parts for table in (*part.tables, part.version_table))
     dialect = parts[0].dialect
-    if dialect is Dialect.POSTGRESQL:
+    if dialect.features.has_owners:
         functions = tuple(function for part in parts for function in part.functions)
         return Role(name=name, owns=tuple(tables), owns_publication=publication, owns_functions=functions)
     versions = {part.version_table for part in parts}

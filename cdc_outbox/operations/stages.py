@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from cdc_outbox.consumer.claims import columns_of
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.databases.introspection import Catalog
@@ -34,7 +33,7 @@ class OutboxStage:
         """Whether it remembers the last number of each aggregate."""
         self.keeps_rows = table.mode is OutboxMode.KEEP
         """Whether events stay as rows until they are pruned."""
-        self.republishes = driver.dialect is Dialect.POSTGRESQL
+        self.republishes = driver.dialect.features.has_publications
         """Whether `deploy-connector` publishes rows of this database again."""
 
     def heads(self) -> Iterator[Row]:

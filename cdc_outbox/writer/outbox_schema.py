@@ -61,9 +61,10 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
     if table.mode is OutboxMode.MESSAGE and not first_source.isascii():
         # See emission: the connector reads the content in its JVM's own charset.
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
-    outbox, is_postgresql = table.table_in(dialect), dialect is Dialect.POSTGRESQL
-    heartbeats = (table.heartbeats,) if is_postgresql and table.has_heartbeats else ()
-    ours = (outbox.sibling("heads"), *((outbox.sibling("checkpoints"),) if is_postgresql else ()), *heartbeats)
+    outbox, features = table.table_in(dialect), dialect.features
+    heartbeats = (table.heartbeats,) if features.has_publications and table.has_heartbeats else ()
+    checkpoints = (outbox.sibling("checkpoints"),) if features.has_publications else ()
+    ours = (outbox.sibling("heads"), *checkpoints, *heartbeats)
     rest = () if table.partitions is None else (outbox.sibling("rest"),)
     return Component(
         kind="heads" if table.adopted else "outbox",
@@ -141,7 +142,7 @@ def table_statements(
     names, makes_table = _names(table, first_source, dialect), _makes_table(table)
     statements: list[str] = []
     # Elsewhere every component has made it.
-    if dialect is Dialect.POSTGRESQL:
+    if dialect.features.has_publications:
         statements += [_missing_table(table, names)] if makes_table else []
         statements += _heartbeat(table, names) if table.has_heartbeats else ()
     for column in table.header_columns if makes_table else ():
@@ -191,14 +192,13 @@ def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POS
     ``snapshot.locking.mode`` than ``none`` it would need ``reload`` or ``lock tables``.
     """
     rows = () if table.mode is OutboxMode.MESSAGE else (Privilege(table=table.table_in(dialect), action="select"),)
-    everywhere = ("replication slave", "replication client") if dialect is Dialect.MYSQL else ()
-    calls = (table.heartbeat,) if dialect is Dialect.POSTGRESQL and table.has_heartbeats else ()
+    calls = (table.heartbeat,) if dialect.features.has_publications and table.has_heartbeats else ()
     return Role(
         name=name,
         dialect=dialect,
         attributes="login replication",
         privileges=rows,
-        everywhere=everywhere,
+        everywhere=dialect.features.connector_privileges,
         calls=calls,
     )
 
@@ -287,7 +287,7 @@ def _header_column(table: OutboxTable, column: str, dialect: Dialect) -> list[st
     if "add_column" in files:
         names["add_literal"] = dialect.literal(files["add_column"].render(names))
     statement = files["add_header_column"]
-    if dialect is Dialect.POSTGRESQL:
+    if dialect.features.has_blocks:
         return [_block(statement.render(names))]
     return [step.render(names) for step in statement.steps()]
 
@@ -301,13 +301,11 @@ def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:
     if table.mode is not OutboxMode.MESSAGE:
         yield Privilege(table=outbox, action="insert")
         inserted = (*table.columns.names().values(), *table.header_columns)
-        read = inserted if dialect is Dialect.MYSQL else (table.columns.id, *table.returned)
+        read = inserted if dialect.features.returns_readable else (table.columns.id, *table.returned)
         yield Privilege(table=outbox, action="select", columns=read)
     if table.mode is OutboxMode.DELETE:
         yield Privilege(table=outbox, action="delete")
     if table.is_numbered:
         yield Privilege(table=heads, action="select")
         yield Privilege(table=heads, action="insert")
-        # MariaDB asks for more than is updated: for what `on duplicate key update` may insert.
-        beside = ("aggregatetype", "aggregateid") if dialect is Dialect.MYSQL else ()
-        yield Privilege(table=heads, action="update", columns=(*beside, "last"))
+        yield Privilege(table=heads, action="update", columns=(*dialect.features.upserted, "last"))

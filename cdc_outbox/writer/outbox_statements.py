@@ -67,7 +67,7 @@ class OutboxStatements:
     style: ParameterStyle
 
     def __post_init__(self) -> None:
-        if self.emits and self.dialect is not Dialect.POSTGRESQL:
+        if self.emits and not self.dialect.features.has_publications:
             raise ConfigError(f"{self.dialect} has no logical messages", field="OutboxTable.mode")
 
     @property

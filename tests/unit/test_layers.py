@@ -1,6 +1,7 @@
 """Imports point to lower layers; nothing below knows what stands on top of it."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -94,3 +95,16 @@ def test_few_modules_stand_beside_the_packages() -> None:
 def test_no_module_is_longer_than_400_lines() -> None:
     long = [str(path) for path in PACKAGE.rglob("*.py") if len(path.read_text().splitlines()) > 400]
     assert long == []
+
+
+def test_only_drivers_and_dialects_ask_which_dialect_it_is() -> None:
+    """Others ask for a feature of it, so that a further dialect is a module of its own and not a search."""
+    comparison = re.compile(r"\b(?:is|is not|==|!=|in|not in|case) [({]*Dialect\.[A-Z]+")
+    asking = {
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for package, path in modules()
+        if package != "databases"
+        for line in path.read_text().splitlines()
+        if comparison.search(line)
+    }
+    assert asking == set()

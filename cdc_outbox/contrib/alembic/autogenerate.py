@@ -21,7 +21,6 @@ from cdc_outbox.contrib.alembic.operations import (
     UpgradeOutboxOp,
 )
 from cdc_outbox.contrib.alembic.outbox_table import DeclaredOutbox, find_declared
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Driver
 from cdc_outbox.databases.drivers.sqlalchemy import find
 from cdc_outbox.databases.introspection import Catalog
@@ -60,7 +59,7 @@ def _find_missing(declared: DeclaredOutbox, connection: Connection) -> Iterator[
         yield CreateOutboxOp(table=declared.table, first_source=declared.first_source)
     elif pending(version, component.migrations):
         yield UpgradeOutboxOp(table=declared.table, first_source=declared.first_source)
-    if not publication or driver.dialect is not Dialect.POSTGRESQL:
+    if not publication or not driver.dialect.features.has_publications:
         return
     if not catalog.is_published(declared.table, publication):
         yield CreateOutboxPublicationOp(table=declared.table, publication=publication)

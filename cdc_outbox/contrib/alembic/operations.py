@@ -183,7 +183,7 @@ class DropOutboxPublicationOp(CreateOutboxPublicationOp):
 def _create(operations: Operations, operation: CreateOutboxOp) -> None:
     table, dialect = operation.table, _dialect(operations)
     components = outbox_components(table, first_source=operation.first_source, dialect=dialect)
-    more = table_statements(table, first_source=operation.first_source) if dialect is Dialect.POSTGRESQL else []
+    more = table_statements(table, first_source=operation.first_source) if dialect.features.has_publications else []
     if operations.migration_context.as_sql:
         _write(operations, [statement for component in components for statement in script_statements(component)])
         _write(operations, with_fixed_settings(more, dialect) if more else [])
@@ -227,14 +227,15 @@ def _drop_publication(operations: Operations, operation: DropOutboxPublicationOp
 
 
 def _run(operations: Operations, statement: str) -> None:
-    """Run or write a statement that only PostgreSQL needs."""
-    if _dialect(operations) is not Dialect.POSTGRESQL:
+    """Run or write a statement about a publication, where there are any."""
+    dialect = _dialect(operations)
+    if not dialect.features.has_publications:
         return
     if operations.migration_context.as_sql:
-        _write(operations, with_fixed_settings([statement], Dialect.POSTGRESQL))
+        _write(operations, with_fixed_settings([statement], dialect))
         return
     execute = _execute(operations)
-    with fixed_settings(execute, Dialect.POSTGRESQL):
+    with fixed_settings(execute, dialect):
         execute(statement)
 
 

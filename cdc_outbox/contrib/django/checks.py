@@ -9,7 +9,6 @@ from django.db import connections
 
 from cdc_outbox.contrib.django.operations import APP, is_routed
 from cdc_outbox.contrib.django.settings import SETTING, OutboxSettings, outbox_settings
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.errors import ConfigError, OutboxError
@@ -70,7 +69,7 @@ def _find(wanted: OutboxSettings) -> Iterator[Finding]:
     for table in component.tables:
         if not catalog.exists(table):
             yield _error("DB301", table, "the table does not exist.")
-    if wanted.dialect is Dialect.POSTGRESQL:
+    if wanted.dialect.features.has_publications:
         yield from _find_drift(wanted, catalog)
 
 

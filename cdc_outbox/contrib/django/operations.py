@@ -14,7 +14,6 @@ from django.db.migrations.state import ProjectState
 from django.db.transaction import atomic
 
 from cdc_outbox.contrib.django.settings import OutboxSettings, outbox_settings
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.databases.drivers.django import find
 from cdc_outbox.databases.migrations import (
@@ -136,7 +135,7 @@ def _upgrade(wanted: OutboxSettings, connection: AnyConnection) -> None:
 
 def _later_statements(wanted: OutboxSettings) -> list[str]:
     """Return what is not versioned, because it says what shall be; elsewhere than on PostgreSQL there is nothing."""
-    if wanted.dialect is not Dialect.POSTGRESQL:
+    if not wanted.dialect.features.has_publications:
         return []
     publication = [] if wanted.publication is None else [publication_statement(wanted.table, wanted.publication)]
     return [*table_statements(wanted.table, first_source=wanted.first_source), *publication]
@@ -159,7 +158,7 @@ def _drop(wanted: OutboxSettings, connection: AnyConnection) -> None:
 
 
 def _before_drop(wanted: OutboxSettings) -> list[str]:
-    if wanted.dialect is not Dialect.POSTGRESQL or wanted.publication is None:
+    if not wanted.dialect.features.has_publications or wanted.publication is None:
         return []
     return [drop_publication_statement(wanted.table, wanted.publication)]
 

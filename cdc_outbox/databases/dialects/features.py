@@ -48,6 +48,18 @@ class DialectFeatures:
         quotation_mark: What stands around identifiers.
         literal: Return a text as a string constant.
         default_schema: Where a table is that has no schema given; ``None`` is the connection's database.
+        has_publications: Whether connectors read the log through a publication and a slot. An outbox has checkpoints
+            and heartbeats then, may be without a table, and its rows can be published again.
+        has_partitions: Whether a table can be divided by ranges of its ids.
+        has_owners: Whether a table has an owner, who alone may change it.
+        has_row_locks: Whether writers wait for each other's rows only, and not for the whole database.
+        has_blocks: Whether the statements that look before they act are the body of a ``do``.
+        adds_missing_columns: Whether a statement can add a column only where it is missing.
+        indexes_have_schemas: Whether an index is created under a name with its schema.
+        connector_privileges: What the connector's role may do on the whole server.
+        returns_readable: Whether an insert returns its columns only to a role that may read all of them.
+        upserted: Columns of the head table that an upsert must be allowed to update beside the number.
+        text_change: How a column is made a text, with ``{table}`` and ``{column}``.
         undoes_ddl: Whether a rollback undoes changes of tables.
         has_arrays: Whether a parameter may be a list.
         max_payload_depth: How many levels deep a payload may be nested.
@@ -69,6 +81,17 @@ class DialectFeatures:
     quotation_mark: str = '"'
     literal: Callable[[str], str] = literal
     default_schema: str | None = None
+    has_publications: bool = False
+    has_partitions: bool = False
+    has_owners: bool = False
+    has_row_locks: bool = True
+    has_blocks: bool = False
+    adds_missing_columns: bool = True
+    indexes_have_schemas: bool = False
+    connector_privileges: tuple[str, ...] = ()
+    returns_readable: bool = False
+    upserted: tuple[str, ...] = ()
+    text_change: str = "Make it a text"
     undoes_ddl: bool = True
     has_arrays: bool = False
     max_payload_depth: int = 100

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from cdc_outbox.consumer import AsyncConsumer
 from cdc_outbox.consumer.handlers import ours_of
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import TransactionConflictError
 from cdc_outbox.event import Event, RecordedEvent, new_event_id
@@ -87,7 +86,7 @@ class _Run:
     async def play_all(self) -> FaultReport:
         async with self._stage.opened():
             await self._play_first()
-            has_others = self._stage.table.dialect is not Dialect.SQLITE
+            has_others = self._stage.table.dialect.features.has_row_locks
             wanted = scenarios(
                 self._events,
                 order_of=self._stage.order_of,
