@@ -14,8 +14,8 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, dialect_of
 from cdc_outbox.cli.options import dsns_option, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
-from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.consumer.inbox_tables import InboxTable, consumer_role, inbox_component
+from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
@@ -28,7 +28,7 @@ from cdc_outbox.errors import ConfigError, TableNotFoundError
 from cdc_outbox.finding import Finding
 from cdc_outbox.operations.merged_findings import merge
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.drift import check_version, find_drift
+from cdc_outbox.writer.drift import check_version, find_drift, outbox_catalog
 from cdc_outbox.writer.outbox_schema import (
     connector_role,
     outbox_components,
@@ -179,10 +179,12 @@ _TAKES = {
 
 def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver) -> list[Finding]:
     """Return where the database is not as `init` leaves it; nothing is changed."""
-    needs: tuple[Finding, ...] = ()
-    if spec.database.kind is DatabaseKind.POSTGRESQL:
-        needs = check_for_connector(spec, PostgresqlDatabase(connection, driver, spec).read_facts())
-    return merge(needs, find_drift(spec, Catalog(connection, driver)))
+    catalog, needs = Catalog(connection, driver), tuple[Finding, ...]()
+    found = outbox_catalog(spec, catalog)
+    if catalog.dialect.features.has_publications:
+        table = found.heads if spec.outbox.mode is OutboxMode.MESSAGE else found.outbox
+        needs = check_for_connector(spec, table, found.publication)
+    return merge(needs, find_drift(spec, catalog, found))
 
 
 def check_component(component: Component, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:

@@ -29,14 +29,13 @@ class OutboxCatalog:
 
     Args:
         version: Of its component.
-        also_publishes: What its publication carries beside inserts.
     """
 
     dialect: Dialect
     outbox: TableFacts | None
     heads: TableFacts | None
     version: int | None
-    also_publishes: Sequence[str] = ()
+    publication: PublicationFacts | None
 
 
 _TABLE = (
@@ -158,13 +157,12 @@ class Catalog:
 
     def read_outbox(self, table: OutboxTable, components: Sequence[Component], publication: str) -> OutboxCatalog:
         """Return everything that drift is looked for in."""
-        published = self.find_publication(table, publication)
         return OutboxCatalog(
             dialect=self.dialect,
             outbox=self.find_table(table.table_in(self.dialect)),
             heads=self.find_table(table.heads_in(self.dialect)),
             version=next(map(self.read_version, components), None),
-            also_publishes=published.also_publishes if published else (),
+            publication=self.find_publication(table, publication),
         )
 
     def has_lost_heads(self, table: OutboxTable, source: str) -> bool:

@@ -45,7 +45,7 @@ from cdc_outbox.operations.heartbeats import Chain, Stored
 from cdc_outbox.operations.merged_findings import by_severity, merge
 from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, findings
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.drift import find_drift
+from cdc_outbox.writer.drift import find_drift, outbox_catalog
 
 Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 """Opens a connection to the outbox's database."""
@@ -229,7 +229,7 @@ class Doctor:
 
     def _check_tables(self, catalog: Catalog) -> Iterator[Finding]:
         try:
-            yield from find_drift(self._spec, catalog)
+            yield from find_drift(self._spec, catalog, outbox_catalog(self._spec, catalog))
         except DatabaseAccessError:
             message = "this role may not read all of it, so it was not compared with what `cdc-outbox init` makes."
             remedy = "`cdc-outbox init --check` compares it, with a role that owns it."

@@ -5,7 +5,7 @@ nothing is said: its owner decides what it is like.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
@@ -24,15 +24,26 @@ from cdc_outbox.writer.outbox_schema import SOURCE, heads_columns, outbox_column
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 
 
-def find_drift(spec: Spec, catalog: Catalog) -> Iterator[Finding]:
+def outbox_catalog(spec: Spec, catalog: Catalog) -> OutboxCatalog:
+    """Return what the catalogue says about a spec's outbox.
+
+    Raises:
+        DatabaseError: The catalogue cannot be read.
+    """
+    return catalog.read_outbox(spec.outbox, _components(spec, catalog), spec.database.publication)
+
+
+def _components(spec: Spec, catalog: Catalog) -> Sequence[Component]:
+    return outbox_components(spec.outbox, first_source=spec.first_source, dialect=catalog.dialect)
+
+
+def find_drift(spec: Spec, catalog: Catalog, found: OutboxCatalog) -> Iterator[Finding]:
     """Yield where the tables of a spec's outbox are not as `init` leaves them; nothing is changed.
 
     Raises:
         DatabaseError: The catalogue cannot be read.
     """
-    components = outbox_components(spec.outbox, first_source=spec.first_source, dialect=catalog.dialect)
-    publication = spec.database.publication
-    found = catalog.read_outbox(spec.outbox, components, publication)
+    components, publication = _components(spec, catalog), spec.database.publication
     if found.outbox is not None or spec.outbox.mode is OutboxMode.MESSAGE:
         for component in components:
             yield from check_version(component, found.version)
@@ -83,11 +94,11 @@ def check_outbox(
     if table.is_numbered or not table.adopted:
         yield from _check_heads(table.heads_in(catalog.dialect), shape, catalog.heads)
         yield from _check_sources(table, first_source, catalog)
-    if catalog.also_publishes:
+    if catalog.publication is not None and catalog.publication.also_publishes:
         yield _warning(
             "DB406",
             publication,
-            f"the publication carries {' and '.join(catalog.also_publishes)} beside inserts.",
+            f"the publication carries {' and '.join(catalog.publication.also_publishes)} beside inserts.",
             "alter publication … set (publish = 'insert')",
         )
 

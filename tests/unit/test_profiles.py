@@ -164,11 +164,11 @@ def test_the_column_of_bytes_is_asked_for() -> None:
     text = f"{MINIMAL}outbox: {{payload_type: bytes}}\n"
     found = GOOD
     assert found.table is not None
-    [finding] = check_outbox(parse_spec(text), found)
+    [finding] = check_outbox(parse_spec(text), found.table, found.publication)
     assert (finding.code, finding.location.path) == ("DB304", "public.outbox.payload")
     assert "another table" in finding.remedy
     columns = {**found.table.columns, "payload": ColumnFacts("bytea")}
-    assert check_outbox(parse_spec(text), replace(found, table=replace(found.table, columns=columns))) == ()
+    assert check_outbox(parse_spec(text), replace(found.table, columns=columns), found.publication) == ()
 
 
 def test_an_envelope_is_read_by_whoever_expects_headers_and_the_other_way_round() -> None:

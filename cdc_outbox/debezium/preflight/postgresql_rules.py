@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from cdc_outbox.databases.facts import ConnectorRoleFacts, DatabaseFacts, WrittenFacts
+from cdc_outbox.databases.facts import ConnectorRoleFacts, DatabaseFacts, PublicationFacts, TableFacts, WrittenFacts
 from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.debezium.preflight.findings import another_database, error, warning
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
@@ -21,19 +21,16 @@ def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
         *_check_server(spec, facts),
         *_check_standby(spec, facts),
         *_check_role(spec, facts.role),
-        *check_outbox(spec, facts),
+        *check_outbox(spec, facts.table, facts.publication),
         *_check_heartbeat(spec, facts),
         *check_habits(spec, facts.table),
         *check_slot(spec, facts),
     )
 
 
-def check_outbox(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
+def check_outbox(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> tuple[Finding, ...]:
     """Return what is wrong with the table and its publication alone."""
-    return (
-        *check_table(spec, facts.table, facts.publication),
-        *check_publication(spec, facts.table, facts.publication),
-    )
+    return *check_table(spec, table, publication), *check_publication(spec, table, publication)
 
 
 def check_republish(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
