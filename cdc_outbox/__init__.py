@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cdc_outbox.contract.contract_file import load_contract
-    from cdc_outbox.contract.header_names import HeaderNames
     from cdc_outbox.contract.outbox_options import OutboxMode, Partitions
     from cdc_outbox.contract.wire import WireContract
     from cdc_outbox.databases.table import OutboxColumns, OutboxTable
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         TransactionTimeoutError,
     )
     from cdc_outbox.event import Event, RecordedEvent, SequenceMode
+    from cdc_outbox.formats.attributes import HeaderNames
     from cdc_outbox.formats.event_format import EventFormat, PayloadType
     from cdc_outbox.formats.foreign import ForeignOutbox
     from cdc_outbox.formats.payload import TOMBSTONE, Tombstone
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "contract.contract_file": ("load_contract",),
     "contract.outbox_options": ("OutboxMode", "Partitions"),
-    "contract.header_names": ("HeaderNames",),
+    "formats.attributes": ("HeaderNames",),
     "contract.wire": ("WireContract",),
     "databases.table": ("OutboxColumns", "OutboxTable"),
     "errors": (

@@ -24,8 +24,8 @@ import psycopg
 
 from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.consumer import Consumer
-from cdc_outbox.contract.header_names import BINARY_NAMES
 from cdc_outbox.contract.wire import WireContract
+from cdc_outbox.formats.attributes import BINARY_NAMES
 from cdc_outbox.testing import Stack, StackConfig
 from tests.support.commands import run_command
 from tests.support.events import make_event

@@ -12,7 +12,6 @@ from cdc_outbox.consumer.retries import Retry
 from cdc_outbox.consumer.session import EffectsDatabase
 from cdc_outbox.consumer.topic_reader import Selection
 from cdc_outbox.contract.contract_file import load_contract
-from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
     BrokerError,
@@ -44,6 +43,7 @@ from cdc_outbox.errors import (
     WatermarkMovedError,
 )
 from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
+from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.telemetry import Telemetry

@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason
-from cdc_outbox.contract.header_names import BINARY_NAMES
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import MessageError
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.formats import envelope, foreign
+from cdc_outbox.formats.attributes import BINARY_NAMES
 from cdc_outbox.message import Message
 
 _DIGEST_DIGITS = 32

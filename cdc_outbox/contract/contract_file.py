@@ -6,10 +6,10 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
+from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.text_files.document import did_you_mean, read_text_file

@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from cdc_outbox.contract.header_names import BINARY_NAMES, DEBEZIUM_PREFIX, HeaderNames, take_header
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.attributes import (
+    BINARY_NAMES,
+    BUILT_IN_HEADERS,
+    DEBEZIUM_PREFIX,
+    HeaderNames,
+    take_header,
+)
+from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
 from cdc_outbox.formats.timestamps import from_header, from_milliseconds, to_microseconds, to_milliseconds
 from cdc_outbox.message import Message

@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
 
 from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere, refuse_together
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.quoting import derived_name, quote
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.attributes import BUILT_IN_HEADERS, ColumnNames
+from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class TableName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxColumns:
+class OutboxColumns(ColumnNames):
     """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
 
     Args:
@@ -67,17 +67,6 @@ class OutboxColumns:
         source: ``None`` likewise.
         created_at: ``None`` likewise; the record's timestamp is the connector's then.
     """
-
-    id: str = "id"
-    aggregate_type: str = "aggregatetype"
-    aggregate_id: str = "aggregateid"
-    type: str = "type"
-    payload: str = "payload"
-    sequence: str | None = "sequence"
-    source: str | None = "source"
-    created_at: str | None = "created_at"
-
-    DEFAULT_CREATED_AT: ClassVar[str] = "created_at"
 
     def __post_init__(self) -> None:
         roles: dict[str, str] = {}
@@ -88,11 +77,6 @@ class OutboxColumns:
                     f"the column {column!r} cannot hold both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
                 )
             roles[column] = role
-
-    def names(self) -> Mapping[str, str]:
-        """Return role → column name of those that the table has, in its order."""
-        found = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {role: column for role, column in found.items() if column is not None}
 
 
 HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")

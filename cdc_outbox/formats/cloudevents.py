@@ -16,6 +16,7 @@ from uuid import UUID
 
 from cdc_outbox.event import Event, EventT, RecordedEvent
 from cdc_outbox.formats import payload
+from cdc_outbox.formats.attributes import ATTRIBUTES
 from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat
 from cdc_outbox.formats.payload import TOMBSTONE
 
@@ -27,7 +28,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ROW_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
     EventFormat.PLAIN: {},
     EventFormat.ENVELOPE: {},
-    EventFormat.CLOUDEVENTS_BINARY: {"ce_id": "id", "ce_subject": "aggregate_id"},
+    EventFormat.CLOUDEVENTS_BINARY: {
+        f"ce_{attribute.cloud_event}": name
+        for name, attribute in ATTRIBUTES.items()
+        if attribute.cloud_event and not attribute.header
+    },
     EventFormat.CLOUDEVENTS_STRUCTURED: {},
 }
 """Headers that a format makes of columns which are placed anyway or nowhere, each with the event's attribute."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from cdc_outbox.formats import payload
+from cdc_outbox.formats.attributes import ATTRIBUTES
 
 PAYLOAD = "payload"
 """The first field, which the EventRouter calls so, whatever the column is called."""
 
-_FIELDS = ("id", "type", "aggregate_type", "aggregate_id", "sequence", "source", "created_at")
 _ESCAPED = re.compile(r'["\\\x00-\x1f\U00010000-\U0010ffff]')
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -26,8 +26,8 @@ def json_text(text: str) -> str:
 
 def fields_of(headers: Mapping[str, str]) -> Mapping[str, str]:
     """Return attribute → field, in the order of the wire; those that are headers elsewhere have the same names."""
-    names = {"id": "id", "aggregate_id": "aggregateId", **headers}
-    return {role: names[role] for role in _FIELDS}
+    fields = {name: headers.get(name, attribute.field) for name, attribute in ATTRIBUTES.items()}
+    return {name: field for name, field in fields.items() if field}
 
 
 def sealed(attributes: Mapping[str, str | int | None], text: str | None, *, expanded: bool) -> str:

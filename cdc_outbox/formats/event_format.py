@@ -32,9 +32,6 @@ class EventFormat(StrEnum):
     """In an envelope of CloudEvents 1.0 around the payload, and in the plain headers besides."""
 
 
-BUILT_IN_HEADERS: Mapping[str, str] = {"traceparent": "traceparent", "tracestate": "tracestate"}
-"""Header columns of every outbox that `init` makes, each with its header: W3C trace context, as OpenTelemetry writes
-it."""
 FORMAT_HEADERS: Mapping[EventFormat, Mapping[str, str]] = {
     EventFormat.PLAIN: {},
     EventFormat.ENVELOPE: {},

@@ -18,12 +18,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc_outbox.formats import cloudevents, payload
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.envelope import PAYLOAD
 from cdc_outbox.message import Message
 
 _CONNECT_TYPE = re.compile("int(8|16|32|64)|float|double|boolean|string|bytes|array|map|struct")
-_CLOUD_EVENT = {"type": "type", "aggregate_type": "aggregatetype", "sequence": "sequence", "source": "source"}
-"""An event's attribute → a CloudEvent's; the second and the third are this package's extensions."""
+_CLOUD_EVENT = {
+    name: attribute.cloud_event
+    for name, attribute in ATTRIBUTES.items()
+    if attribute.header and attribute.kind is not AttributeKind.TIME
+}
+"""An event's attribute → a CloudEvent's; aggregate type and sequence are this package's extensions. The time of
+creation is the record's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

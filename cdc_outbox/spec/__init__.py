@@ -10,7 +10,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere
 from cdc_outbox.contract.placements import Placement
 from cdc_outbox.contract.wire import WireContract
@@ -19,7 +18,8 @@ from cdc_outbox.databases.table import OutboxColumns, OutboxTable
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.attributes import BUILT_IN_HEADERS, HeaderNames
+from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.redaction import shows_password, shows_secret
 from cdc_outbox.spec.schema_findings import schema_findings
 from cdc_outbox.text_files.document import Document, Path, read_text_file

@@ -17,6 +17,7 @@ from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import NotInTransactionError, OutboxError
 from cdc_outbox.event import Event, RecordedEvent
+from cdc_outbox.formats.attributes import ATTRIBUTES
 from cdc_outbox.testing.events import OutboxEvents
 from cdc_outbox.writer import AsyncOutbox, Collection, Outbox
 from cdc_outbox.writer.draft import Draft
@@ -58,7 +59,7 @@ class _Database:
 
     def make_tables(self, table: OutboxTable, source: str) -> None:
         """Make outbox and heads; a column that an adopted table lacks is there under a name that nobody asks for."""
-        lacking = {role for role in ("sequence", "source", "created_at") if role not in table.columns.names()}
+        lacking = ATTRIBUTES.keys() - table.columns.names()
         columns = replace(table.columns, **{role: f"no {role}" for role in lacking})
         made = outbox_component(replace(table, columns=columns), first_source=source, dialect=Dialect.SQLITE)
         for step in made.migrations:

@@ -15,6 +15,7 @@ from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import EventError
 from cdc_outbox.event import Event, SequenceMode, new_event_id
 from cdc_outbox.formats import cloudevents, envelope, expansion, payload
+from cdc_outbox.formats.attributes import GIVEN
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.formats.payload import TOMBSTONE
 from cdc_outbox.formats.schemas import EventSchemas
@@ -41,15 +42,11 @@ class Draft:
     columns: Mapping[str, str]
 
     def parameters(self) -> dict[str, Any]:
-        """Return what every statement that writes takes beside the headers."""
-        return {
-            "id": self.id,
-            "aggregate_type": self.event.aggregate_type,
-            "aggregate_id": self.event.aggregate_id,
-            "type": self.event.type,
-            "payload": self.payload,
-            "sequence": self.event.sequence,
-        }
+        """Return what every statement that writes takes beside the headers: each attribute that the writer has."""
+        event = self.event
+        given = {name: getattr(event, name) for name in GIVEN}
+        given["id"], given["payload"] = self.id, self.payload
+        return given
 
 
 def draft(
@@ -197,20 +194,14 @@ def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[st
     connector reads the content in its JVM's own charset. What the statement alone knows it adds to the text: behind
     ``"sequence":``, ``"source":`` and the key of the time of creation, which is a number of microseconds since 1970.
     """
-    columns, event = table.columns, draft.event
+    columns, given = table.columns, draft.parameters()
+    beside = given.keys() - {"sequence"}
     content: dict[str, str | bytes | None] = {
-        columns.id: draft.id,
-        columns.aggregate_type: event.aggregate_type,
-        columns.aggregate_id: event.aggregate_id,
-        columns.type: event.type,
-        columns.payload: draft.payload,
+        **{column: given[role] for role, column in columns.names().items() if role in beside},
         **{column: draft.columns.get(column) for column in table.header_columns},
     }
     known = {
-        "id": draft.id,
-        "aggregate_type": event.aggregate_type,
-        "aggregate_id": event.aggregate_id,
-        "sequence": event.sequence,
+        **{name: given[name] for name in ("id", "aggregate_type", "aggregate_id", "sequence")},
         "prefix": table.message_prefix,
         "created_key": None if columns.created_at is None else f", {json.dumps(columns.created_at)}: ",
     }

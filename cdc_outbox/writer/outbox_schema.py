@@ -11,21 +11,22 @@ from cdc_outbox.databases.roles import Privilege, Role
 from cdc_outbox.databases.sql import Statement, load
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 SOURCE = "a constant"
 """Stands for the default of a source column, whose value is not the same everywhere."""
 
-_NOT_NULL = {"id", "aggregate_type", "aggregate_id", "type", "source", "created_at"}
-
 
 def outbox_columns(table: OutboxTable, dialect: Dialect) -> Mapping[str, ColumnFacts]:
     """Return the columns of an outbox of ours as the dialect's catalogue spells them, in its order."""
     shape = dialect.features.shape
-    types = {**shape.types, "payload": shape.payloads[table.payload_type.stored]}
+    types = {**shape.types, AttributeKind.PAYLOAD: shape.payloads[table.payload_type.stored]}
     defaults = {"source": SOURCE, "created_at": shape.now}
     own = {
-        column: ColumnFacts(types[role], not_null=role in _NOT_NULL, default=defaults.get(role, ""))
+        column: ColumnFacts(
+            types[ATTRIBUTES[role].kind], not_null=not ATTRIBUTES[role].is_nullable, default=defaults.get(role, "")
+        )
         for role, column in table.columns.names().items()
     }
     return own | dict.fromkeys(table.header_columns, ColumnFacts(shape.header, not_null=False))
@@ -257,9 +258,8 @@ def _heartbeat(table: OutboxTable, names: Mapping[str, str]) -> list[str]:
         "source": "pipeline",
         "created_at": "cast(extract(epoch from at) * 1000000 as bigint)",
     }
-    fields = [(columns[role], value) for role, value in values.items() if role in columns] + [
-        (c, "null") for c in table.header_columns
-    ]
+    fields = [(column, values.get(role, "null")) for role, column in columns.items()]
+    fields += [(column, "null") for column in table.header_columns]
     names = {
         **names,
         "heartbeat": table.heartbeat.quoted,

@@ -69,7 +69,7 @@ SUBJECTS = {
         *(
             "cdc_outbox/debezium/event_router/*",
             "cdc_outbox/debezium/event_router/jvm/*",
-            "cdc_outbox/contract/header_names.py",
+            "cdc_outbox/formats/attributes.py",
             "cdc_outbox/contract/wire.py",
             "cdc_outbox/databases/database.py",
         ),

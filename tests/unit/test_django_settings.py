@@ -10,7 +10,7 @@ from cdc_outbox import ConfigError, EventFormat, OutboxMode, OutboxTable, Payloa
 from cdc_outbox.contract.outbox_options import Partitions
 from cdc_outbox.contrib.django.settings import OutboxSettings, parse_settings
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS
+from cdc_outbox.formats.attributes import BUILT_IN_HEADERS
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 MIGRATIONS = Path(__file__).parents[2] / "cdc_outbox" / "contrib" / "django" / "migrations"

@@ -21,7 +21,6 @@ from cdc_outbox import (
     SequenceMode,
     WireContract,
 )
-from cdc_outbox.contract.header_names import HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ColumnFacts
@@ -31,6 +30,7 @@ from cdc_outbox.debezium.preflight import check_outbox
 from cdc_outbox.debezium.render import render
 from cdc_outbox.debezium.render.spec_config import rendered_config
 from cdc_outbox.errors import MessageError
+from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.timestamps import to_microseconds
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec

@@ -32,6 +32,7 @@ from cdc_outbox.databases.migrations import Component, drop_statements, script_s
 from cdc_outbox.databases.quoting import derived_name, quote
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.writer.incarnation import Source
 from cdc_outbox.writer.outbox_schema import outbox_component
@@ -133,18 +134,20 @@ def _parts(declared: DeclaredOutbox) -> Sequence[Column[Any] | CheckConstraint]:
 
 
 def _columns(declared: DeclaredOutbox) -> list[Column[Any]]:
-    names = declared.table.columns.names()
-    return [
-        Column(names["id"], _ID, primary_key=True),
-        Column(names["aggregate_type"], _text(mysql.VARCHAR(249)), nullable=False),
-        Column(names["aggregate_id"], _text(mysql.VARCHAR(1000)), nullable=False),
-        Column(names["type"], _text(mysql.VARCHAR(249)), nullable=False),
-        Column(names["payload"], _PAYLOADS[declared.table.payload_type.stored]),
-        Column(names["sequence"], BigInteger().with_variant(Integer(), "sqlite")),
-        Column(names["source"], _text(mysql.VARCHAR(255)), nullable=False, server_default=declared.first_source),
-        *(Column(column, _text(mysql.LONGTEXT())) for column in declared.table.header_columns),
-        Column(names["created_at"], _TIME, nullable=False, server_default=_Now()),
+    types = {**_TYPES, AttributeKind.PAYLOAD: _PAYLOADS[declared.table.payload_type.stored]}
+    defaults: dict[str, Any] = {"source": declared.first_source, "created_at": _Now()}
+    columns = [
+        Column(
+            column,
+            types[ATTRIBUTES[role].kind],
+            primary_key=role == "id",
+            nullable=ATTRIBUTES[role].is_nullable,
+            server_default=defaults.get(role),
+        )
+        for role, column in declared.table.columns.names().items()
     ]
+    headers = [Column(column, _text(mysql.LONGTEXT())) for column in declared.table.header_columns]
+    return [*columns[:-1], *headers, columns[-1]]  # as `init` orders them
 
 
 def _heads(declared: DeclaredOutbox) -> list[Column[Any] | CheckConstraint]:
@@ -175,17 +178,23 @@ def _text(in_mysql: TypeEngine[Any]) -> TypeEngine[Any]:
     return Text().with_variant(in_mysql, *_MYSQL)
 
 
-_ID = (
-    Uuid(as_uuid=False)
+_TYPES: dict[AttributeKind, TypeEngine[Any]] = {
+    AttributeKind.ID: Uuid(as_uuid=False)
     .with_variant(mysql.CHAR(36, charset="ascii", collation="ascii_bin"), *_MYSQL)
-    .with_variant(Text(), "sqlite")
-)
+    .with_variant(Text(), "sqlite"),
+    AttributeKind.NAME: _text(mysql.VARCHAR(249)),
+    AttributeKind.KEY: _text(mysql.VARCHAR(1000)),
+    AttributeKind.LABEL: _text(mysql.VARCHAR(255)),
+    AttributeKind.NUMBER: BigInteger().with_variant(Integer(), "sqlite"),
+    AttributeKind.TIME: postgresql.TIMESTAMP(precision=6)
+    .with_variant(mysql.DATETIME(fsp=6), *_MYSQL)
+    .with_variant(Text(), "sqlite"),
+}
 _PAYLOADS: dict[PayloadType, TypeEngine[Any]] = {
     # A strict table of SQLite's has no type of that name.
     PayloadType.JSON: JSON(none_as_null=True).with_variant(Text(), "sqlite"),
     PayloadType.BYTES: LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL),
 }
-_TIME = postgresql.TIMESTAMP(precision=6).with_variant(mysql.DATETIME(fsp=6), *_MYSQL).with_variant(Text(), "sqlite")
 
 
 class _Now(FunctionElement[Any]):

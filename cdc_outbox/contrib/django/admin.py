@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contrib.django.models import HEADER_FIELDS, OutboxEvent
 from cdc_outbox.contrib.django.settings import described_table
+from cdc_outbox.formats.attributes import ColumnNames
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[OutboxEvent]
@@ -21,21 +22,11 @@ else:
 class OutboxEventAdmin(_ModelAdmin):
     """Lists events, the youngest first, and shows each with its payload."""
 
-    list_display = ("id", "aggregate_type", "aggregate_id", "type", "sequence", "source", "created_at")
+    list_display = tuple(name for name in ColumnNames().names() if name != "payload")
     list_filter = ("aggregate_type", "type")
     search_fields = ("aggregate_id", "id")
     search_help_text = "A whole aggregate id, or an event's id."
-    fields = (
-        "id",
-        "aggregate_type",
-        "aggregate_id",
-        "type",
-        "payload",
-        "sequence",
-        "source",
-        *HEADER_FIELDS,
-        "created_at",
-    )
+    fields = (*[*ColumnNames().names()][:-1], *HEADER_FIELDS, "created_at")
     # Each would read and sort the whole table, for which there is no other index.
     sortable_by = ()
     show_full_result_count = False

@@ -8,6 +8,7 @@ from django.db import models
 from cdc_outbox.contrib.django.fields import EventIdField, PayloadField, UtcField
 from cdc_outbox.contrib.django.settings import described_table, event_table, outbox_settings
 from cdc_outbox.errors import OutboxError
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind, ColumnNames
 
 
 def _refuse(*_arguments: object, **_options: object) -> NoReturn:
@@ -38,13 +39,13 @@ class OutboxEvent(models.Model):
     """One event, as its row stands in the outbox."""
 
     id = EventIdField(primary_key=True)
-    aggregate_type: "models.TextField[str, str]" = models.TextField(db_column="aggregatetype")
-    aggregate_id: "models.TextField[str, str]" = models.TextField(db_column="aggregateid")
-    type: "models.TextField[str, str]" = models.TextField()
-    payload = PayloadField(null=True)
-    sequence: "models.BigIntegerField[int | None, int | None]" = models.BigIntegerField(null=True)
-    source: "models.TextField[str, str]" = models.TextField()
-    created_at = UtcField()
+    aggregate_type: "models.TextField[str, str]"
+    aggregate_id: "models.TextField[str, str]"
+    type: "models.TextField[str, str]"
+    payload: PayloadField
+    sequence: "models.BigIntegerField[int | None, int | None]"
+    source: "models.TextField[str, str]"
+    created_at: UtcField
 
     objects: ClassVar[OutboxEventManager] = OutboxEventManager()
 
@@ -64,6 +65,16 @@ class OutboxEvent(models.Model):
     save_base = _refuse
     delete = _refuse
 
+
+_FIELDS = {
+    AttributeKind.PAYLOAD: PayloadField,
+    AttributeKind.NUMBER: models.BigIntegerField,
+    AttributeKind.TIME: UtcField,
+}
+"""By what an attribute is; the others are texts."""
+for _attribute, _column in [*ColumnNames().names().items()][1:]:
+    _type = _FIELDS.get(ATTRIBUTES[_attribute].kind, models.TextField)
+    OutboxEvent.add_to_class(_attribute, _type(db_column=_column, null=ATTRIBUTES[_attribute].is_nullable))
 
 HEADER_FIELDS: dict[str, str] = {}
 """Field → header column. The prefix keeps them apart from the other fields; a field's name ends in no underscore."""

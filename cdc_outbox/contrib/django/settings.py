@@ -20,7 +20,8 @@ from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.event import SequenceMode
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.attributes import BUILT_IN_HEADERS
+from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 SETTING = "CDC_OUTBOX"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from cdc_outbox.databases.quoting import literal
+from cdc_outbox.formats.attributes import AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 
@@ -12,7 +13,7 @@ class OutboxShape:
     """An outbox and its heads as `init` makes them, as the dialect's catalogue spells them.
 
     Args:
-        types: Role of a column → its type, or several with "or" between them.
+        types: What an attribute is → its column's type, or several with "or" between them.
         payloads: Likewise of the payload.
         header: Likewise of a header column.
         now: The default of ``created_at``.
@@ -24,7 +25,7 @@ class OutboxShape:
         setting_remedy: How a setting is changed.
     """
 
-    types: Mapping[str, str]
+    types: Mapping[AttributeKind, str]
     payloads: Mapping[PayloadType, str]
     header: str
     now: str

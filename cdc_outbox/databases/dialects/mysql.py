@@ -3,6 +3,7 @@
 from cdc_outbox.databases.dialects.features import DialectFeatures, OutboxShape
 from cdc_outbox.databases.quoting import literal
 from cdc_outbox.databases.sql import comment
+from cdc_outbox.formats.attributes import AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 
@@ -35,13 +36,12 @@ FEATURES = DialectFeatures(
     script_frame=(comment("For the service's database."),),  # each change of a table would end a transaction
     shape=OutboxShape(
         types={
-            "id": "char(36) collate ascii_bin",
-            "aggregate_type": "varchar(249) collate utf8mb4_bin",
-            "aggregate_id": "varchar(1000) collate utf8mb4_bin",
-            "type": "varchar(249) collate utf8mb4_bin",
-            "sequence": "bigint",
-            "source": "varchar(255) collate utf8mb4_bin",
-            "created_at": "datetime(6)",
+            AttributeKind.ID: "char(36) collate ascii_bin",
+            AttributeKind.NAME: "varchar(249) collate utf8mb4_bin",
+            AttributeKind.KEY: "varchar(1000) collate utf8mb4_bin",
+            AttributeKind.LABEL: "varchar(255) collate utf8mb4_bin",
+            AttributeKind.NUMBER: "bigint",
+            AttributeKind.TIME: "datetime(6)",
         },
         # MariaDB's json is text with a constraint.
         payloads={PayloadType.JSON: "json or longtext collate utf8mb4_bin", PayloadType.BYTES: "longblob"},

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from cdc_outbox.databases.dialects.features import DialectFeatures, OutboxShape
 from cdc_outbox.databases.sql import comment
+from cdc_outbox.formats.attributes import AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 HEADS_SETTINGS: Mapping[str, str] = {"fillfactor": "80", "autovacuum_vacuum_scale_factor": "0.02"}
@@ -40,10 +41,10 @@ FEATURES = DialectFeatures(
     ),
     shape=OutboxShape(
         types={
-            "id": "uuid",
-            **dict.fromkeys(("aggregate_type", "aggregate_id", "type", "source"), "text"),
-            "sequence": "bigint",
-            "created_at": "timestamp(6) without time zone",
+            AttributeKind.ID: "uuid",
+            **dict.fromkeys((AttributeKind.NAME, AttributeKind.KEY, AttributeKind.LABEL), "text"),
+            AttributeKind.NUMBER: "bigint",
+            AttributeKind.TIME: "timestamp(6) without time zone",
         },
         payloads={PayloadType.JSON: "json", PayloadType.BYTES: "bytea"},
         header="text",

@@ -1,6 +1,7 @@
 """SQLite."""
 
 from cdc_outbox.databases.dialects.features import DialectFeatures, OutboxShape
+from cdc_outbox.formats.attributes import AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 _TYPES = {PayloadType.JSON: "text", PayloadType.BYTES: "blob"}
@@ -17,10 +18,7 @@ FEATURES = DialectFeatures(
     header_type="text",
     script_frame=("begin immediate;", "commit;"),
     shape=OutboxShape(
-        types={
-            **dict.fromkeys(("id", "aggregate_type", "aggregate_id", "type", "source", "created_at"), "text"),
-            "sequence": "integer",
-        },
+        types={**dict.fromkeys(AttributeKind, "text"), AttributeKind.NUMBER: "integer"},
         payloads=_TYPES,
         header="text",
         now="strftime('%Y-%m-%dT%H:%M:%f', 'now')",

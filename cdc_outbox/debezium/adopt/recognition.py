@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 
-from cdc_outbox.contract.header_names import BINARY_NAMES, HeaderNames
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.table import HEADER_COLUMN, OutboxColumns
 from cdc_outbox.debezium.config import Router
@@ -16,9 +15,10 @@ from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint import Config
 from cdc_outbox.debezium.normalized_config import NormalizedConfig, default_of, topic_template
 from cdc_outbox.debezium.render import BINARY_CONVERTER, LATENCIES
+from cdc_outbox.formats.attributes import ATTRIBUTES, BINARY_NAMES, BUILT_IN_HEADERS, HeaderNames
 from cdc_outbox.formats.cloudevents import ROW_HEADERS
 from cdc_outbox.formats.envelope import fields_of
-from cdc_outbox.formats.event_format import BUILT_IN_HEADERS, FORMAT_HEADERS, EventFormat, PayloadType
+from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, PayloadType
 from cdc_outbox.text_files.document import Path
 
 Statement = tuple[Path, str | int | None]
@@ -48,6 +48,7 @@ WORDS: tuple[tuple[Path, str], ...] = (
 _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 _TYPE = re.compile(r"(event)?[_.-]?type", re.IGNORECASE)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})")
+_OPTIONAL = tuple(name for name, attribute in ATTRIBUTES.items() if attribute.is_optional)
 
 
 class Recognition:
@@ -115,7 +116,7 @@ class Recognition:
         event_id = "_id" if router.of_mongo else "id"
         default = self._fold({"id": event_id, "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
         # A logical message has no time of its own, and a spec of such messages says nothing of one.
-        untold = OutboxColumns.DEFAULT_CREATED_AT if self.config.reads_messages else None
+        untold = ATTRIBUTES["created_at"].column if self.config.reads_messages else None
         read: dict[str, str | None] = {
             "id": router.column("id", default["id"]),
             "aggregate_type": router.get("route.by.field", default["type"]),
@@ -124,7 +125,7 @@ class Recognition:
             "created_at": router.column("timestamp") or untold,
         }
         free = {header: column for column, header in self.placed.items() if column not in read.values()}
-        told = {role: free.get(getattr(names, role)) for role in ("sequence", "source")}
+        told = {role: free.get(getattr(names, role)) for role in _OPTIONAL if role not in read}
         return {**read, "type": self._type_column(free, {*read.values(), *told.values()}), **told}
 
     def _type_column(self, free: Mapping[str, str], taken: Set[str | None]) -> str:
@@ -148,7 +149,7 @@ class Recognition:
     def format(self) -> EventFormat:
         """The format of whose headers, or fields, all are there."""
         fields = fields_of(HeaderNames().placed())
-        needed = {name for role, name in fields.items() if role not in {"sequence", "source", "created_at"}}
+        needed = {name for role, name in fields.items() if role not in _OPTIONAL}
         if needed <= {*self._placed("envelope").values()}:
             return EventFormat.ENVELOPE
         binary = EventFormat.CLOUDEVENTS_BINARY

@@ -12,24 +12,26 @@ from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.debezium.event_router import ConnectValue
 from cdc_outbox.debezium.event_router.column_values import Column, ColumnModes, base_type, column_value
 from cdc_outbox.errors import ConfigError, TableNotFoundError
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 
 Row = Mapping[str, ConnectValue]
 
 _AS_TEXT = {"bytea": "bytea", "timestamp": "timestamp", "timestamptz": "timestamptz"}
-_ROLE_TYPES = {
-    "id": "uuid",
-    "payload": "json",
-    "sequence": "bigint",
-    "created_at": "timestamp(6)",
+_TYPES = {
+    AttributeKind.ID: "uuid",
+    AttributeKind.PAYLOAD: "json",
+    AttributeKind.NUMBER: "bigint",
+    AttributeKind.TIME: "timestamp(6)",
 }
 """The types of our own table's columns that are no text."""
 
 
 def outbox_columns(table: OutboxTable) -> tuple[Column, ...]:
     """Return the columns of an outbox as ``init`` makes them."""
-    types = _ROLE_TYPES | ({"payload": "bytea"} if table.payload_type is PayloadType.BYTES else {})
-    ours = [Column(name=name, sql_type=types.get(role, "text")) for role, name in table.columns.names().items()]
+    types = _TYPES | ({AttributeKind.PAYLOAD: "bytea"} if table.payload_type is PayloadType.BYTES else {})
+    kinds = {column: ATTRIBUTES[role].kind for role, column in table.columns.names().items()}
+    ours = [Column(name=name, sql_type=types.get(kind, "text")) for name, kind in kinds.items()]
     return (*ours, *(Column(name=name, sql_type="text") for name in table.header_columns))
 
 

@@ -9,20 +9,20 @@ from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
 from cdc_outbox.debezium.connector_offsets import own_offset
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.redaction import counted
 from cdc_outbox.spec import Spec
 
 _CHARACTERS = ("varchar", "char", "text", "tinytext", "mediumtext", "longtext")
 _NAMES = (*_CHARACTERS, "enum")
-_TYPES: Mapping[str, tuple[str, ...]] = {
-    "id": _CHARACTERS,
-    "aggregate_type": _NAMES,
-    "aggregate_id": _CHARACTERS,
-    "type": _NAMES,
-    "sequence": ("bigint", "int"),
-    "source": _CHARACTERS,
-    "created_at": ("datetime",),
+_TYPES: Mapping[AttributeKind, tuple[str, ...]] = {
+    AttributeKind.ID: _CHARACTERS,
+    AttributeKind.NAME: _NAMES,
+    AttributeKind.KEY: _CHARACTERS,
+    AttributeKind.LABEL: _CHARACTERS,
+    AttributeKind.NUMBER: ("bigint", "int"),
+    AttributeKind.TIME: ("datetime",),
 }
 _PAYLOAD_TYPES = {
     PayloadType.JSON: ("json", *_CHARACTERS),
@@ -218,8 +218,8 @@ def _check_column(spec: Spec, column: str, facts: ColumnFacts) -> Iterator[Findi
 
 def _wanted(spec: Spec) -> Mapping[str, tuple[str, ...]]:
     outbox = spec.outbox
-    types = {**_TYPES, "payload": _PAYLOAD_TYPES[outbox.payload_type.stored]}
-    wanted = {column: types[role] for role, column in outbox.columns.names().items()}
+    types = {**_TYPES, AttributeKind.PAYLOAD: _PAYLOAD_TYPES[outbox.payload_type.stored]}
+    wanted = {column: types[ATTRIBUTES[role].kind] for role, column in outbox.columns.names().items()}
     return {**wanted, **dict.fromkeys(outbox.header_columns, _CHARACTERS)}
 
 

@@ -7,18 +7,18 @@ from cdc_outbox.databases.facts import ColumnFacts, PublicationFacts, TableFacts
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, error, note, warning
 from cdc_outbox.finding import Finding
+from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import Spec
 
 _TEXT = ("text", "character varying", "citext")
-_TYPES: Mapping[str, tuple[str, ...]] = {
-    "id": ("uuid", *_TEXT),
-    "aggregate_type": _TEXT,
-    "aggregate_id": (*_TEXT, "uuid"),
-    "type": _TEXT,
-    "sequence": ("bigint", "integer"),
-    "source": _TEXT,
-    "created_at": ("timestamp without time zone",),
+_TYPES: Mapping[AttributeKind, tuple[str, ...]] = {
+    AttributeKind.ID: ("uuid", *_TEXT),
+    AttributeKind.NAME: _TEXT,
+    AttributeKind.KEY: (*_TEXT, "uuid"),
+    AttributeKind.LABEL: _TEXT,
+    AttributeKind.NUMBER: ("bigint", "integer"),
+    AttributeKind.TIME: ("timestamp without time zone",),
 }
 _PAYLOAD_TYPES = {PayloadType.JSON: ("json", "jsonb", *_TEXT), PayloadType.BYTES: ("bytea",)}
 """What each column may be for the converters and for the EventRouter, the one that `init` makes first or near it."""
@@ -98,8 +98,8 @@ def check_habits(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
 
 def _wanted(spec: Spec) -> Mapping[str, tuple[str, ...]]:
     outbox = spec.outbox
-    types = {**_TYPES, "payload": _PAYLOAD_TYPES[outbox.payload_type.stored]}
-    wanted = {column: types[role] for role, column in outbox.columns.names().items()}
+    types = {**_TYPES, AttributeKind.PAYLOAD: _PAYLOAD_TYPES[outbox.payload_type.stored]}
+    wanted = {column: types[ATTRIBUTES[role].kind] for role, column in outbox.columns.names().items()}
     if outbox.mode is OutboxMode.DELETE:  # rows that go are found by their ids, as what they are
         wanted[outbox.columns.id] = ("uuid",)
     return {**wanted, **dict.fromkeys(outbox.header_columns, _TEXT)}
