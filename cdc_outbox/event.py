@@ -18,6 +18,7 @@ class SequenceMode(StrEnum):
         is_numbered: Whether events have a sequence.
         is_gapless: Whether each sequence follows the one before it, so that a missing event is noticed.
         is_given_by_caller: Whether the service gives the sequence, and not the writer.
+        statement_suffix: What the names of the statements that write such events end with.
     """
 
     GAPLESS = "gapless"
@@ -32,6 +33,23 @@ class SequenceMode(StrEnum):
         self.is_numbered = mode != "none"
         self.is_gapless = mode == "gapless"
         self.is_given_by_caller = mode == "increasing"
+        self.statement_suffix = mode if self.is_numbered else "unsequenced"
+
+    def successor(self, last: int) -> int | None:
+        """Return the one sequence that may follow ``last``, ``None`` where any later one may."""
+        return last + 1 if self.is_gapless else None
+
+    def predecessor(self, sequence: int) -> int | None:
+        """Return the sequence that was given before this one, 0 if it is the first, ``None`` where none is known."""
+        return sequence - 1 if self.is_gapless else None
+
+    def is_passed(self, last: int, sequence: int) -> bool:
+        """Tell whether a watermark at ``last`` proves that the event of this sequence was applied."""
+        return self.is_gapless and sequence <= last
+
+    def known_sequences(self, last: int) -> range:
+        """Return the sequences that were given for certain when ``last`` was the last one; 0 is none."""
+        return range(1 if self.is_gapless else max(last, 1), last + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

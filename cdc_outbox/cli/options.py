@@ -222,13 +222,14 @@ def acting(*, by: str | None = None, note: str | None = None) -> Operator:
 
 def aggregate_type_option(note: str) -> Callable[[FC], FC]:
     """Return the option ``--aggregate-type``: type → how it is numbered, ``None`` where nothing is said of that."""
+    *others, last = SequenceMode
     return click.option(
         "--aggregate-type",
         "aggregates",
         multiple=True,
         callback=_aggregates,
         metavar="TYPE[:MODE]",
-        help=f"An aggregate type that is written, numbered gapless, increasing or none; repeatable. {note}",
+        help=f"An aggregate type that is written, numbered {', '.join(others)} or {last}; repeatable. {note}",
     )
 
 

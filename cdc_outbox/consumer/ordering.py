@@ -111,7 +111,7 @@ class Order:
 
     def successor(self, last: int) -> int | None:
         """Return the one sequence that may follow, ``None`` where whatever comes first may."""
-        return last + 1 if self.mode.is_gapless and not self.latest else None
+        return None if self.latest else self.mode.successor(last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,7 +324,7 @@ def _verdict(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order
         return Verdict.SUPERSEDED
     if not state.may_be_forgotten(event):
         return Verdict.CONFLICT
-    return Verdict.DUPLICATE if order.mode.is_gapless else Verdict.EXPIRED
+    return Verdict.DUPLICATE if order.mode.is_passed(last, event.sequence) else Verdict.EXPIRED
 
 
 def _anywhere(event: RecordedEvent, aggregate: Aggregate, state: _State) -> Verdict:
@@ -339,8 +339,9 @@ def _later(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order, 
     """Return the verdict on a new event whose sequence was not reached yet."""
     if order.latest:
         return _NEXT
-    if order.mode.is_gapless:
-        return _NEXT if event.sequence == last + 1 else Verdict.GAP
+    successor = order.mode.successor(last)
+    if successor is not None:
+        return _NEXT if event.sequence == successor else Verdict.GAP
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id) else _NEXT
 
 

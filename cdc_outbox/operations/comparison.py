@@ -15,7 +15,7 @@ from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import MessageError, UnprovenDeliveryError
-from cdc_outbox.event import RecordedEvent
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
 from cdc_outbox.operations.reconciliation import Numbers, fingerprint
@@ -154,16 +154,16 @@ class TopicComparison:
         Of a number that another event has in the topics, the watermark tells that one of the two was applied.
         """
         rows = list(missing)
-        aggregates = list({_aggregate(row): None for row in rows if self._is_gapless(row)})
+        aggregates = list({_aggregate(row): None for row in rows if self._mode_of(row).is_gapless})
         watermarks = {Aggregate(*names): last for *names, last in inbox.watermarks_of(aggregates)}
-        passed = {row[0] for row in rows if self._is_gapless(row) and row[4] <= watermarks.get(_aggregate(row), 0)}
+        passed = {row[0] for row in rows if self._mode_of(row).is_passed(watermarks.get(_aggregate(row), 0), row[4])}
         left = [row for row in rows if row[0] not in passed or held.conflicts(row)]
         claimed = inbox.claimed([row[0] for row in left])
         return [row for row in left if row[0] not in claimed]
 
-    def _is_gapless(self, row: Row) -> bool:
-        mode = self._contract.aggregates.get(row[1])
-        return row[4] is not None and mode is not None and mode.is_gapless
+    def _mode_of(self, row: Row) -> SequenceMode:
+        is_numbered = row[4] is not None and row[1] in self._contract.aggregates
+        return self._contract.aggregates[row[1]] if is_numbered else SequenceMode.NONE
 
 
 def _aggregate(row: Row) -> Aggregate:

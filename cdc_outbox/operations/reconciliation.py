@@ -83,15 +83,15 @@ class Numbers:
                 joined.append((first, last))
         yield from joined
 
-    def absent(self, until: int) -> list[Span]:
-        """Return what is not there of 1 to ``until``."""
-        gaps, expected = [], 1
+    def absent(self, wanted: range) -> list[Span]:
+        """Return what is not there of some numbers in a row."""
+        gaps, expected, until = [], wanted.start, wanted.stop - 1
         for first, last in self.spans():
             if first > until:
                 break
             if first > expected:
                 gaps.append((expected, first - 1))
-            expected = last + 1
+            expected = max(expected, last + 1)
         return [*gaps, (expected, until)] if expected <= until else gaps
 
     def between(self, after: int, until: int) -> list[Span]:
@@ -260,10 +260,7 @@ def forgotten(account: Account, known: Circumstances) -> int:
 
 
 def _absent(account: Account, known: Circumstances) -> list[Span]:
-    numbers = account.numbers or _NOTHING
-    if known.mode.is_gapless:
-        return numbers.absent(account.given)
-    return [(account.given, account.given)] if account.given and account.given not in numbers else []
+    return (account.numbers or _NOTHING).absent(known.mode.known_sequences(account.given))
 
 
 def _unexplained(absent: list[Span], account: Account, known: Circumstances) -> list[Span]:

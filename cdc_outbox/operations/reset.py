@@ -14,7 +14,7 @@ from cdc_outbox.consumer.topic_reader import Selection, TopicReader
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.errors import ConsumerError, MessageError
-from cdc_outbox.event import RecordedEvent
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.operations.connections import OpenInbox
 from cdc_outbox.redaction import counted
 
@@ -49,11 +49,10 @@ def standing(
     """
     stays = {}
     for aggregate, last in watermarks.items():
-        mode = contract.aggregates.get(aggregate.aggregate_type)
-        if mode is not None and mode.is_gapless:
-            stand = min(last, firsts.get(aggregate, last + 1) - 1)
-            if stand > 0:
-                stays[aggregate] = stand
+        mode = contract.aggregates.get(aggregate.aggregate_type, SequenceMode.NONE)
+        stand = min(last, mode.predecessor(firsts.get(aggregate, last + 1)) or 0)
+        if stand > 0:
+            stays[aggregate] = stand
     return stays
 
 

@@ -18,8 +18,6 @@ from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
 from cdc_outbox.event import Event, RecordedEvent, SequenceMode
 from cdc_outbox.writer.draft import Draft, emission
 
-_SUFFIX = {mode: mode.value if mode.is_numbered else "unsequenced" for mode in SequenceMode}
-
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -83,9 +81,9 @@ class OutboxStatements:
         """
         mode = self._mode(draft.event)
         if self.emits:
-            return self._insertion(f"emit_{_SUFFIX[mode]}", emission(draft, self.table, mode), [draft])
+            return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), [draft])
         headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
-        return self._insertion(f"add_{_SUFFIX[mode]}", draft.parameters() | headers, [draft])
+        return self._insertion(f"add_{mode.statement_suffix}", draft.parameters() | headers, [draft])
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -102,7 +100,7 @@ class OutboxStatements:
         if self.emits or not self.table.is_numbered or "add_all_unsequenced" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
-            self._insertion(f"add_all_{_SUFFIX[mode]}", _listed(group := list(drafts_of_mode)), group)
+            self._insertion(f"add_all_{mode.statement_suffix}", _listed(group := list(drafts_of_mode)), group)
             for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self._mode(draft.event))
         ]
 

@@ -5,7 +5,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.event import new_event_id
+from cdc_outbox.event import SequenceMode, new_event_id
 
 
 def test_event_ids_are_version_7_and_carry_the_time() -> None:
@@ -32,3 +32,20 @@ def test_event_ids_sort_by_time_to_a_quarter_of_a_microsecond(nanoseconds: int, 
 def test_event_ids_of_one_moment_differ() -> None:
     ids = [id_at(1_700_000_000_000_000_000) for _ in range(1000)]
     assert len(set(ids)) == len(ids)
+
+
+@given(st.integers(1, 2**40))
+def test_only_gapless_sequences_prove_what_is_between_them(last: int) -> None:
+    gapless, *others = SequenceMode.GAPLESS, SequenceMode.INCREASING, SequenceMode.NONE
+    assert (gapless.predecessor(last), gapless.successor(last)) == (last - 1, last + 1)
+    assert gapless.is_passed(last, last)
+    assert not gapless.is_passed(last, last + 1)
+    assert gapless.known_sequences(last) == range(1, last + 1)
+    for mode in others:
+        assert (mode.predecessor(last), mode.successor(last)) == (None, None)
+        assert not mode.is_passed(last, last)
+        assert mode.known_sequences(last) == range(last, last + 1)
+
+
+def test_no_sequence_is_known_where_none_was_given() -> None:
+    assert [len(mode.known_sequences(0)) for mode in SequenceMode] == [0, 0, 0]

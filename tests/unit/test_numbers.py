@@ -31,12 +31,12 @@ def test_it_is_the_set_of_what_came(sequences: list[int]) -> None:
     assert all(first > before + 1 for (_, before), (first, _) in pairwise(numbers.spans()))
 
 
-@given(SEQUENCES, st.integers(0, 40))
-def test_what_is_absent_and_what_is_there_make_the_whole(sequences: list[int], until: int) -> None:
-    numbers = numbers_of(sequences)
-    absent, there = flat(numbers.absent(until)), flat(numbers.between(0, until))
-    assert sorted(absent + there) == list(range(1, until + 1))
-    assert count(numbers.absent(until)) == len(absent)
+@given(SEQUENCES, st.integers(0, 40), st.integers(0, 40))
+def test_what_is_absent_and_what_is_there_make_the_whole(sequences: list[int], after: int, until: int) -> None:
+    numbers, wanted = numbers_of(sequences), range(after + 1, until + 1)
+    absent, there = flat(numbers.absent(wanted)), flat(numbers.between(after, until))
+    assert sorted(absent + there) == list(wanted)
+    assert count(numbers.absent(wanted)) == len(absent)
 
 
 @given(st.lists(st.tuples(st.integers(1, 10), st.sampled_from("abc")), max_size=40))

@@ -134,8 +134,7 @@ def _reordered(events: Sequence[RecordedEvent], order_of: Callable[[str], Order]
 
 def _late(group: Sequence[RecordedEvent], order: Order) -> Sequence[RecordedEvent]:
     """Return an aggregate's events backwards where the consumer would notice, and put them right."""
-    is_noticed = order.mode.is_gapless and not order.latest
-    return group[::-1] if is_noticed else group
+    return group if order.successor(0) is None else group[::-1]
 
 
 def _struck(singles: Sequence[Sequence[RecordedEvent]], statements: int) -> Iterator[Scenario]:
