@@ -35,10 +35,10 @@ class ContextValue(click.Option):
 
     def __init__(
         self,
-        *arguments: Any,  # noqa: ANN401 - click's
+        *arguments: Any,
         entry: Callable[[Context], Any],
         address: str | None = None,
-        **options: Any,  # noqa: ANN401 - click's
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self.entry = entry
@@ -93,7 +93,7 @@ class DsnFileOption(click.Option):
 class ClusterOption(click.Option):
     """An option such as ``--connect-patience``, which says something of the cluster that another option leads to."""
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - click's
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, is_eager=True, expose_value=False, callback=self._note, **options)
 
     @staticmethod

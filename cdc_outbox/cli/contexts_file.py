@@ -226,7 +226,7 @@ def _unknown(document: Document, path: tuple[str, ...], known: tuple[str, ...]) 
             yield f"{document.location((*path, key))}: unknown key. {offer}"
 
 
-def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401 - YAML
+def _texts(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield everything that is no mapping and no list."""
     match value:
         case Mapping():
@@ -255,11 +255,11 @@ def _login_mistakes(location: object, connect: Mapping[str, Any]) -> Iterator[st
         yield f"{location}: has either basic or bearer"
 
 
-def _list(value: Any) -> list[Any]:  # noqa: ANN401 - YAML
+def _list(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _has_login(url: Any) -> bool:  # noqa: ANN401 - YAML
+def _has_login(url: object) -> bool:
     """Tell so whatever the password is made of, and however the URL would be read."""
     return isinstance(url, str) and "@" in REFERENCE.sub("", url)
 

@@ -83,7 +83,7 @@ def output_options(command: FC) -> FC:
     """Add ``--output``, and ``--report`` for what reads findings of any tool; the command takes the format's name."""
 
     @wraps(command)
-    def gathered(*, prints_json: bool, report: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+    def gathered(*, prints_json: bool, report: str | None, **others: object) -> Any:  # noqa: ANN401 - a command's own
         # A variable says what to do where the command line says nothing.
         source = click.get_current_context().get_parameter_source
         is_typed = {name: source(name) is ParameterSource.COMMANDLINE for name in ("report", "prints_json")}

@@ -131,7 +131,7 @@ def inbox_options(command: FC) -> FC:
     """Add the options with which a command is told of an inbox; it takes them as one ``inbox_location``."""
 
     @wraps(command)
-    def gathered(*, dsn: Databases, inbox_schema: str | None, **others: Any) -> Any:  # noqa: ANN401 - a command's own
+    def gathered(*, dsn: Databases, inbox_schema: str | None, **others: object) -> Any:  # noqa: ANN401 - a command's own
         return command(inbox_location=InboxLocation(dsn.shared() or "", inbox_schema), **others)
 
     return cast("FC", _dsn_option(inbox_schema_option(gathered)))

@@ -46,7 +46,7 @@ def _filters(command: FC) -> FC:
         state: str | None,
         reason: str | None,
         aggregate: tuple[str, str] | None,
-        **others: Any,  # noqa: ANN401 - a command's own
+        **others: object,
     ) -> Any:  # noqa: ANN401
         wanted = ParkFilter(
             state=State(state) if state else None,

@@ -7,15 +7,15 @@ from typing import Any
 Shape = Callable[[Any], bool]
 
 
-def _text(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _number(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _number(value: object) -> bool:
     return isinstance(value, int)
 
 
-def _object(value: Any) -> bool:  # noqa: ANN401 - JSON
+def _object(value: object) -> bool:
     return isinstance(value, dict)
 
 
@@ -64,7 +64,7 @@ _SHAPES: Mapping[str, Shape] = {
 }
 
 
-def is_answer(method: str, path: str, answer: Any) -> bool:  # noqa: ANN401 - JSON
+def is_answer(method: str, path: str, answer: object) -> bool:
     """Tell whether a value has the shape that Connect's answer to a request has; what is not read may have any."""
     request = f"{method} {path}"
     return all(shape(answer) for known, shape in _SHAPES.items() if re.fullmatch(known, request))

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, Log, has_new_names, read_log
 from cdc_outbox.databases.database import DatabaseKind
@@ -94,7 +93,7 @@ class BinlogDatabase:
         what = "which binlogs are there" if statement == "files" else "the binlog's filters and its end"
         return self._try(statement, what, "REPLICATION CLIENT")
 
-    def _try(self, statement: str, what: str, right: str, **parameters: Any) -> list[Row] | None:  # noqa: ANN401 - SQL's own variety
+    def _try(self, statement: str, what: str, right: str, **parameters: object) -> list[Row] | None:
         """Ask what not everybody may, ``None`` where this role may not."""
         try:
             return self._ask(statement, **parameters)
@@ -102,7 +101,7 @@ class BinlogDatabase:
             self._unseen[what] = right
             return None
 
-    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+    def _ask(self, statement: str, **parameters: object) -> list[Row]:
         sql = self._statements[statement].render({}, self._driver.style)
         with translated_for_operator():
             return self._driver.fetch(self._connection, sql, parameters)

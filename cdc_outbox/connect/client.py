@@ -255,7 +255,7 @@ class ConnectClient:
         parts = [part for each in statuses for part in (each.get("connector", {}), *each.get("tasks", []))]
         return {part["worker_id"] for part in parts if "worker_id" in part}
 
-    def _write(self, method: str, path: str, body: Any = None) -> None:  # noqa: ANN401 - JSON
+    def _write(self, method: str, path: str, body: object = None) -> None:
         """Ask for a change, where no operator would undo it."""
         self._refuse_declared()
         self._ask(method, path, body)

@@ -267,7 +267,7 @@ class PostgresqlDatabase:
         finally:
             self._driver.rollback(self._connection)
 
-    def _ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+    def _ask(self, statement: str, **parameters: object) -> list[Row]:
         sql = self._statements[statement].render(self._spec.outbox.names(), self._driver.style)
         with translated_for_operator(_HINTS):
             return self._driver.fetch(self._connection, sql, parameters)

@@ -62,7 +62,7 @@ class Workers:
         """Close the connections."""
         self._session.close()
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
+    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer; what passes by itself is waited for, as long as the cluster's patience goes.
 
         Raises:
@@ -90,7 +90,7 @@ class Workers:
 
         return wait
 
-    def ask_once(self, method: str, path: str, body: Any = None) -> Any:  # noqa: ANN401 - JSON
+    def ask_once(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
         """Return the answer of the first worker that gives one; what must not be done twice is asked of one alone.
 
         Raises:
@@ -107,7 +107,7 @@ class Workers:
                 if asked == len(self._urls) or method == "POST":
                     raise
 
-    def ask_first(self, method: str, path: str, body: Any, *, seconds: float) -> Any:  # noqa: ANN401 - JSON
+    def ask_first(self, method: str, path: str, body: object, *, seconds: float) -> Any:  # noqa: ANN401 - JSON
         """Return the answer of one worker, which may take at most so long.
 
         Raises:
@@ -116,7 +116,7 @@ class Workers:
         hurried = replace(self.cluster.timings, answer_seconds=min(seconds, self.cluster.timings.answer_seconds))
         return self._ask_worker(self._urls[0], method, path, body, hurried)
 
-    def _ask_worker(self, worker: str, method: str, path: str, body: Any, timings: Timings | None = None) -> Any:  # noqa: ANN401 - JSON
+    def _ask_worker(self, worker: str, method: str, path: str, body: object, timings: Timings | None = None) -> Any:  # noqa: ANN401 - JSON
         url, tls, timings = worker + path, self.cluster.tls, timings or self.cluster.timings
         try:
             answer = self._session.request(

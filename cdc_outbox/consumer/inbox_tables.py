@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row
@@ -136,7 +135,7 @@ class Statements:
         self._statements = NamedStatements(driver, file, table.names())
         self._steps = self._statements.all_steps()
 
-    async def fetch(self, connection: AnyConnection, name: str, **parameters: Any) -> list[Row]:  # noqa: ANN401
+    async def fetch(self, connection: AnyConnection, name: str, **parameters: object) -> list[Row]:
         """Execute a statement by its name, step by step, and return the rows of all its steps."""
         values = self._statements.values({"consumer": self.consumer, **parameters})
         rows: list[Row] = []

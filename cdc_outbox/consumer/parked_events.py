@@ -264,8 +264,8 @@ def parked_message(  # noqa: PLR0917 - a row's
     tp: TopicPartition,
     offset: int,
     timestamp_ms: int | None,
-    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
-    value: Any,  # noqa: ANN401
+    key: object,
+    value: object,
     headers: str,
 ) -> Message:
     """Return the message that an event came in, from its row in the park."""

@@ -164,8 +164,8 @@ def _parked(  # noqa: PLR0917 - a row
     partition: int,
     offset: int,
     timestamp_ms: int | None,
-    key: Any,  # noqa: ANN401 - bytes, as each driver gives them
-    value: Any,  # noqa: ANN401
+    key: object,
+    value: object,
     headers: str,
     is_due: bool,  # noqa: FBT001
     *aggregate: str,

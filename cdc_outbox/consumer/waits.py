@@ -14,7 +14,7 @@ _GLANCE_SECONDS = 0.05
 class Waits(Protocol):
     """What waiting is: for the thread, or for the event loop."""
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """Call what may block for a while."""
 
     async def sleep(self, seconds: float) -> None:
@@ -27,7 +27,7 @@ class Blocking:
     def __init__(self, stopping: threading.Event) -> None:
         self._stopping = stopping
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """Call it here."""
         return function(*arguments)
 
@@ -48,7 +48,7 @@ class Yielding:
     def __init__(self, stopping: asyncio.Event) -> None:
         self._stopping = stopping
 
-    async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
         """Call it in a thread, and wait for its end when cancelled too: what comes next uses the same client."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         try:

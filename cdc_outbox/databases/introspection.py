@@ -244,10 +244,10 @@ class Catalog:
             found[action] = found.get(action, frozenset()) | {column}
         return found
 
-    def _look(self, statement: str, table: TableName, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
+    def _look(self, statement: str, table: TableName, /, **parameters: object) -> list[Row]:
         return self._ask(statement, table.literals(), **parameters)
 
-    def _ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401
+    def _ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: object) -> list[Row]:
         statements = load(self.dialect, "catalog")
         if statement not in statements:
             return []

@@ -116,7 +116,7 @@ def _revealed(content: Any) -> Any:  # noqa: ANN401 - whatever JSON can express
     return _underneath(_as_json(held))
 
 
-def _underneath(content: Any) -> Any:  # noqa: ANN401
+def _underneath(content: object) -> Any:  # noqa: ANN401
     """Return the object or the list that a text holds, however often it was encoded, ``None`` for an empty text."""
     if not isinstance(content, str):
         return content
@@ -128,7 +128,7 @@ def _underneath(content: Any) -> Any:  # noqa: ANN401
     return held if isinstance(held, (dict, list)) else content if content.strip() else None
 
 
-def _as_json(content: Any) -> Any:  # noqa: ANN401
+def _as_json(content: object) -> Any:  # noqa: ANN401
     """Return what a text says as JSON, or the text if it is none."""
     if not isinstance(content, str):
         return content
@@ -145,7 +145,7 @@ def _json_or_none(octets: bytes) -> Any:  # noqa: ANN401
         return None
 
 
-def _has_schema(content: Any) -> bool:  # noqa: ANN401
+def _has_schema(content: object) -> bool:
     """Tell whether JsonConverter wrote it with ``schemas.enable``: a schema of Connect's, the payload, nothing else."""
     if not isinstance(content, dict) or content.keys() != {"schema", "payload"}:
         return False

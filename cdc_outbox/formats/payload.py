@@ -105,7 +105,7 @@ def decode(value: bytes) -> Any:  # noqa: ANN401 - whatever JSON can express
         raise ValueError("not UTF-8") from error
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - whatever people put into payloads
+def _plain(value: object) -> Any:  # noqa: ANN401 - whatever people put into payloads
     """Return something nearer to JSON, one step; the encoder asks again for what is inside."""
     match value:
         case Enum():

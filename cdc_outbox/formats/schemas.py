@@ -109,7 +109,7 @@ def _compiled(key: Key, schema: Any) -> "Draft202012Validator":  # noqa: ANN401 
     return Draft202012Validator(schema, registry=Registry())
 
 
-def _parts(schema: Any, field: str) -> Iterator[Any]:  # noqa: ANN401 - it is checked by who asks
+def _parts(schema: object, field: str) -> Iterator[Any]:
     """Yield the schema and everything that its references lead to; the caller checks each before asking for more."""
     from jsonschema_specifications import REGISTRY  # noqa: PLC0415 - as above
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415

@@ -45,7 +45,7 @@ def refuse_settings(settings: Mapping[str, Any]) -> None:
             raise ConfigError(f"{key} cannot be set: {reason}", field=f"kafka.{key}")
 
 
-def _refusal(key: str, value: Any) -> str:  # noqa: ANN401 - librdkafka's
+def _refusal(key: str, value: object) -> str:
     """Return why a setting is refused, empty if it is not."""
     if _RUNS_CODE.fullmatch(key):
         return "librdkafka would load a library or start a program for it"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from cdc_outbox.consumer.claims import Claims, columns_of
 from cdc_outbox.consumer.inbox_tables import InboxTable
@@ -36,7 +36,7 @@ class OpenDatabase:
         self._statements = NamedStatements(driver, file, names)
         self.names, self.render = self._statements.names, self._statements.render
 
-    def ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+    def ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: object) -> list[Row]:
         """Execute a statement by its name, step by step, and return the rows of all its steps.
 
         Args:
@@ -99,7 +99,7 @@ class OpenInbox:
         self.stores = sql_stores(table=table, consumer=consumer, driver=ImmediateTransactions(driver))
         self._database = self.database("decisions")
 
-    def ask(self, statement: str, **parameters: Any) -> list[Row]:  # noqa: ANN401 - SQL's own variety
+    def ask(self, statement: str, **parameters: object) -> list[Row]:
         """Execute a statement of ``decisions.sql`` by its name, and return its rows."""
         return self._database.ask(statement, consumer=self.consumer, **parameters)
 

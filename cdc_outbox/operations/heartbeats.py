@@ -139,7 +139,7 @@ def read_record(message: Message) -> Heartbeat | Acceptance | None:
     )
 
 
-def _content(value: Any) -> Mapping[str, Any] | None:  # noqa: ANN401 - JSON's own variety
+def _content(value: object) -> Mapping[str, Any] | None:
     """Return the object that is a heartbeat's or an acceptance's: the value itself, or what an envelope has in it."""
     if isinstance(value, bytes | str):
         try:
@@ -153,7 +153,7 @@ def _content(value: Any) -> Mapping[str, Any] | None:  # noqa: ANN401 - JSON's o
     return next((found for inner in value.values() if (found := _content(inner)) is not None), None)
 
 
-def _time(text: Any) -> datetime:  # noqa: ANN401
+def _time(text: object) -> datetime:
     return datetime.fromisoformat(str(text))
 
 

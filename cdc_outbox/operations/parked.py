@@ -218,7 +218,7 @@ def _by_aggregate(rows: Iterable[ParkedRow]) -> list[tuple[Aggregate, list[Parke
     return [(aggregate, list(group)) for aggregate, group in groupby(ordered, key=lambda row: row.aggregate)]
 
 
-def _parked(*columns: Any) -> ParkedRow:  # noqa: ANN401 - a row
+def _parked(*columns: Any) -> ParkedRow:
     parked_id, state, reason, source, aggregate_type, aggregate_id, event_id, kind, sequence, *others = columns
     blocks, forced, attempts, error, parked_at, tried_at, retry_at, topic, partition, offset, turn = others
     return ParkedRow(

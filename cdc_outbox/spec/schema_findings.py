@@ -37,7 +37,7 @@ def schema_findings(document: Document, schema: Mapping[str, Any]) -> list[Findi
     return sorted(findings, key=lambda finding: (finding.location.line or 0, str(finding)))
 
 
-def _check_pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[ValidationError]:  # noqa: ANN401 - jsonschema's
+def _check_pattern(_validator: object, pattern: str, instance: object, _schema: object) -> Iterator[ValidationError]:
     # JSON Schema's `$` is the end; Python's also stands before a last newline.
     if isinstance(instance, str) and (instance.endswith("\n") or not re.search(pattern, instance)):
         yield ValidationError("does not match")
@@ -98,9 +98,9 @@ def _shown(path: Path, instance: object) -> str:
     return f", not {shortened(instance)!r}" if isinstance(instance, str) else f", not {str(instance).lower()}"
 
 
-def _listed(allowed: Any) -> list[Any]:  # noqa: ANN401 - a schema's own variety
+def _listed(allowed: object) -> list[Any]:
     return allowed if isinstance(allowed, list) else [allowed]
 
 
-def _words(allowed: Any, names: Mapping[str, str] | None = None) -> str:  # noqa: ANN401 - a schema's own variety
+def _words(allowed: object, names: Mapping[str, str] | None = None) -> str:
     return " or ".join((names or {}).get(str(each), str(each)) for each in _listed(allowed))

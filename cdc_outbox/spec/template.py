@@ -3,7 +3,6 @@
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from cdc_outbox.databases.database import DatabaseKind, default_identifier, default_server_id
 from cdc_outbox.event import SequenceMode
@@ -178,7 +177,7 @@ def _told(indent: str, line: str, meaning: str) -> Iterator[str]:
     yield indent + line
 
 
-def _flow(value: Any) -> str:  # noqa: ANN401 - a schema's own variety
+def _flow(value: object) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_flow(each)}" for key, each in value.items()) + "}"
     return str(value)

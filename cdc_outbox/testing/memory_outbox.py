@@ -142,7 +142,7 @@ class MemoryOutbox(Outbox):
         options: Those of :class:`Outbox`. Partitions and the mode ``message`` mean nothing here.
     """
 
-    def __init__(self, *, source: str = "memory.1", **options: Any) -> None:  # noqa: ANN401 - those of Outbox
+    def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
         super().__init__(**options)
         self.table = _in_memory(self.table)
         self._database = _Database(self.table, source)
@@ -211,7 +211,7 @@ class MemoryOutbox(Outbox):
 class AsyncMemoryOutbox(AsyncOutbox):
     """An asynchronous outbox for unit tests; the twin of :class:`MemoryOutbox`, and everything said there holds."""
 
-    def __init__(self, *, source: str = "memory.1", **options: Any) -> None:  # noqa: ANN401 - those of AsyncOutbox
+    def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
         super().__init__(**options)
         self._twin = MemoryOutbox(source=source, **options)
         self.table, self._database = self._twin.table, self._twin._database  # noqa: SLF001 - one for both

@@ -75,7 +75,7 @@ class _BoundedLoader(yaml.SafeLoader):
     Brackets that are counted before it reads them mislead: some stand in comments and in quotes.
     """
 
-    def fetch_flow_collection_start(self, token_class: Any) -> None:  # noqa: ANN401 - one of PyYAML's tokens
+    def fetch_flow_collection_start(self, token_class: object) -> None:
         self._refuse_deep()
         super().fetch_flow_collection_start(token_class)
 

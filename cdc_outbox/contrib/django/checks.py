@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from django.core.checks import CheckMessage, Error, Tags, Warning, register  # noqa: A004 - Django's word
 from django.db import connections
@@ -17,7 +16,7 @@ from cdc_outbox.writer.drift import check_outbox, check_version
 
 
 @register()
-def check_settings(**_options: Any) -> list[CheckMessage]:  # noqa: ANN401 - Django's
+def check_settings(**_options: object) -> list[CheckMessage]:
     """Return what is wrong with ``CDC_OUTBOX``; no database is asked."""
     try:
         wanted = outbox_settings()
@@ -38,7 +37,7 @@ def check_settings(**_options: Any) -> list[CheckMessage]:  # noqa: ANN401 - Dja
 
 
 @register(Tags.database)
-def check_tables(*, databases: Sequence[str] | None = None, **_options: Any) -> list[CheckMessage]:  # noqa: ANN401
+def check_tables(*, databases: Sequence[str] | None = None, **_options: object) -> list[CheckMessage]:
     """Return what is wrong with the outbox's tables, if its database is among those that are asked.
 
     All of it are warnings: ``migrate`` does not run where a check found an error, and is what fixes most of this.

@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 class EventIdField(models.UUIDField):  # type: ignore[type-arg]
     """An event's id, which is text with hyphens where the database has no type for it; Django's has none."""
 
-    def get_db_prep_value(self, value: Any, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - Django's signature
+    def get_db_prep_value(self, value: object, connection: BaseDatabaseWrapper, prepared: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - Django's signature
         """Return the id as the column has it."""
         event_id = self.to_python(value)
         return event_id if event_id is None or connection.vendor == "postgresql" else str(event_id)

@@ -129,7 +129,7 @@ class _MySql:
         # Whatever class of cursors the user has chosen, the plain one returns tuples.
         self._cursor_class: Any = import_module(f"{package}.cursors").Cursor
 
-    def fetch(self, connectable: Any, sql: str, parameters: Parameters = None) -> list[Row]:  # noqa: ANN401
+    def fetch(self, connectable: object, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated(), closing(_connection(connectable).cursor(self._cursor_class)) as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
@@ -141,7 +141,7 @@ class PyMySql(_MySql, SendsAtOnce):
 
     transaction_hint = "Connect without autocommit, or open the transaction with PyMySQL's `connection.begin()`."
 
-    def joins_transaction(self, connectable: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of PyMySQL's
+    def joins_transaction(self, connectable: object) -> bool:
         """Look at what the server said last; see :class:`~cdc_outbox.databases.drivers.Driver`."""
         connection = _connection(connectable)
         return not connection.get_autocommit() or bool(connection.server_status & _IN_TRANSACTION)
@@ -190,7 +190,7 @@ class MySqlClient(_MySql):
         "only: mysqlclient keeps to itself what MySQL says about it."
     )
 
-    def joins_transaction(self, connectable: Any) -> bool:  # noqa: ANN401 - a connection or a cursor of mysqlclient's
+    def joins_transaction(self, connectable: object) -> bool:
         """Ask the connection, and in autocommit mode the server."""
         connection = _connection(connectable)
         with translated():
@@ -229,7 +229,7 @@ def _package(connectable: object) -> str | None:
     return next((_PLACES[name] for name in names if name in _PLACES), None)
 
 
-def _connection(connectable: Any) -> Any:  # noqa: ANN401
+def _connection(connectable: object) -> Any:  # noqa: ANN401
     """Return a cursor's connection, or the connection that it is itself."""
     return getattr(connectable, "connection", connectable)
 
@@ -238,7 +238,7 @@ def _is_mariadb(connection: AnyConnection) -> bool:
     return "mariadb" in connection.get_server_info().lower()
 
 
-def _text(value: Any) -> Any:  # noqa: ANN401 - any column's
+def _text(value: object) -> Any:  # noqa: ANN401 - any column's
     """Undo ``use_unicode=False``. A parked message, or an adopted table's id, may be bytes that are no text."""
     if not isinstance(value, bytes):
         return value

@@ -65,7 +65,7 @@ _UNKNOWN_KEY = re.compile(r'invalid (?:connection option|URI query parameter:) "
 _UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
 
 
-def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:  # noqa: ANN401 - libpq's own
+def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:
     """Open a connection in autocommit mode.
 
     Raises:

@@ -338,7 +338,7 @@ _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
 
 
-def _called(connectable: Any) -> Any:  # noqa: ANN401 - each kind yields its own
+def _called(connectable: object) -> Any:  # noqa: ANN401 - each kind yields its own
     """Return the session that a registry of sessions has for this thread or task."""
     return connectable() if isinstance(connectable, scoped_session | async_scoped_session) else connectable
 
@@ -377,7 +377,7 @@ def _in_transaction(raw: Any) -> TransactionState:  # noqa: ANN401 - of sqlite3 
     return TransactionState.ENDED
 
 
-def _has_transaction(raw: Any) -> bool:  # noqa: ANN401 - any driver's connection
+def _has_transaction(raw: object) -> bool:
     """Tell whether somebody opened a transaction by statement, as is usual with SQLite."""
     try:
         if isinstance(raw, AdaptedConnection):

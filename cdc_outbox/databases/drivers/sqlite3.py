@@ -170,7 +170,7 @@ def _connection(connectable: Connectable) -> sqlite3.Connection:
     return connectable.connection if isinstance(connectable, sqlite3.Cursor) else connectable
 
 
-def _text(value: Any) -> Any:  # noqa: ANN401 - SQLite's own variety
+def _text(value: object) -> Any:  # noqa: ANN401 - SQLite's own variety
     """Undo a ``text_factory``, which there is for connections only. A parked message may be bytes that are no text."""
     if not isinstance(value, bytes):
         return value

@@ -52,7 +52,7 @@ def _lines(content: Mapping[str, Any], around: Path, comments: Mapping[Path, str
             yield f"{indent}{name}: {_scalar(value, path)}{behind}"
 
 
-def _scalar(value: Any, path: Path) -> str:  # noqa: ANN401 - a spec's own variety
+def _scalar(value: object, path: Path) -> str:
     if value is None:
         return "null"
     if isinstance(value, dict):

@@ -56,7 +56,7 @@ def fields_of(value: object) -> frozenset[str] | None:
     return None
 
 
-def with_fields(value: Any, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
+def with_fields(value: object, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
     """Return a structure with these fields, if they were known before."""
     if isinstance(value, EnvelopeChange):
         return replace(value, fields=fields, connector_time_ms=value.connector_time_ms if "ts_ms" in fields else None)

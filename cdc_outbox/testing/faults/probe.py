@@ -65,7 +65,7 @@ class Probe:
         probe, factory = self, connection.cursor_factory
 
         # One function for both kinds of cursors: what an asynchronous one returns is awaited by who called.
-        def execute(cursor: Any, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        def execute(cursor: object, *arguments: object, **options: object) -> Any:  # noqa: ANN401
             instead = probe._statement()
             if instead is not None:
                 return factory.execute(cursor, instead)

@@ -315,5 +315,5 @@ def _remedy(error: CdcOutboxError) -> str:
     )
 
 
-async def _awaited(value: Any) -> Any:  # noqa: ANN401
+async def _awaited(value: object) -> Any:  # noqa: ANN401
     return await value if isawaitable(value) else value

@@ -37,7 +37,7 @@ class _Text(str):
 
 
 class _Dumper(yaml.SafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ANN401, ARG002 - yaml's
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - yaml's
         return True
 
 
@@ -57,7 +57,7 @@ def _render(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
     return _comment(pipeline, settings) + written
 
 
-def _quoted(value: Any) -> Any:  # noqa: ANN401 - any value of YAML's
+def _quoted(value: object) -> Any:  # noqa: ANN401 - any value of YAML's
     match value:
         case str():
             return _Text(value)
