@@ -303,7 +303,7 @@ def test_a_table_of_any_name_is_rendered_clean(table: str) -> None:
     [
         ("overrides:\n  poll.interval.ms: 20\n  max.batch.size: 9000\n", "CC108", "overrides.max.batch.size", 13),
         ("overrides:\n  status.update.interval.ms: 90000\n", "CC614", "overrides.status.update.interval.ms", 12),
-        ("topics:\n  partitions: 1\n", "CC257", "topics", 11),
+        ("topics:\n  partitions: 1\n", "CC257", "topics.partitions", 12),
         (
             "overrides:\n  tombstons.on.delete: x\n  database.server.name: y\n",
             "CC103",
