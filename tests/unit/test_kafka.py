@@ -186,7 +186,7 @@ def stops_at(code: int, *, has_joined: bool) -> bool:
 
 def test_the_table_of_errors_says_of_each_whether_it_stops_a_consumer() -> None:
     page = (Path(__file__).parents[2] / "docs" / "consuming.md").read_text()
-    table = page[page.index("| what Kafka says") :].split("\n\n")[0].splitlines()[2:]
+    table = page[page.index("| what Kafka reports") :].split("\n\n")[0].splitlines()[2:]
     stopping = {"waits": (False, False), "stops, until": (True, False), "stops with": (True, True)}
     said: dict[str, tuple[bool, bool]] = {}
     for line in table:
