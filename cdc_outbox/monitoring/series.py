@@ -1,4 +1,4 @@
-"""Every series that crosses the seam to whatever counts: the right labels, and not too many of them."""
+"""The series of the consumer: names, labels and meanings, and a limit on the number of labels."""
 
 import logging
 from collections.abc import Mapping
@@ -9,25 +9,25 @@ from cdc_outbox.redaction import shortened
 
 
 class SeriesKind(StrEnum):
-    """How the values of a series belong together; each has its method of :class:`Metrics`."""
+    """The kind of a series; each has its method of :class:`Metrics`."""
 
     COUNTER = "counter"
-    """Only grows, until the process ends: ``count``."""
+    """A total that only grows until the process ends: ``count``."""
     HISTOGRAM = "histogram"
-    """How often a value fell into which bucket: ``measure``."""
+    """The number of values in each bucket: ``measure``."""
     GAUGE = "gauge"
     """The latest value: ``set``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One thing that is told.
+    """One series.
 
     Args:
-        name: As Prometheus has it; its end is the unit, and ``_total`` for a counter.
-        labels: All of them are given each time. Each has few values, known beforehand, but :data:`OPEN_LABEL`.
-        meaning: For the one who looks at it at night.
-        buckets: Where a histogram's end, but for the last one, which takes all the rest.
+        name: In Prometheus's form: it ends with the unit, and with ``_total`` for a counter.
+        labels: Every value has all of them. Each has few values, known beforehand, except :data:`OPEN_LABEL`.
+        meaning: One sentence for operators.
+        buckets: The upper bounds of a histogram's buckets; a further bucket takes the rest.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Series:
 
 
 OPEN_LABEL = "type"
-"""The one label whose values come from the messages: the event's type. Implementations bound how many there are."""
+"""The one label whose values come from messages: the event's type. Implementations limit their number."""
 
 _WORK_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """From a statement to what no handler should take."""
@@ -161,16 +161,15 @@ SERIES: tuple[Series, ...] = (
 _log = logging.getLogger(__name__)
 
 OTHER = "other"
-"""The event type under which all those are told that came after the bound was reached."""
+"""The label of event types beyond the limit."""
 
 
 class Labels:
     """Turn the labels of a series into values in the series' own order.
 
     Args:
-        max_types: How many event types get series of their own. A service has dozens; a writer that puts an id into
-            the type by mistake makes one for each event, and each of them would be kept for ever. 200 is far from
-            both.
+        max_types: How many event types have series of their own. A service has dozens. A writer that puts an id into
+            the type by mistake has one for each event, and each series would stay for ever. 200 is far from both.
     """
 
     def __init__(self, *, max_types: int = 200) -> None:
@@ -180,7 +179,7 @@ class Labels:
         self._known = {series.name: (series, frozenset(series.labels)) for series in SERIES}
 
     def values(self, name: str, kind: SeriesKind, labels: Mapping[str, str]) -> tuple[str, ...] | None:
-        """Return them, or ``None`` where there is no such series; the log tells once."""
+        """Return the values of the labels, or ``None`` for an unknown series, which is logged once."""
         series, wanted = self._known.get(name, (None, frozenset()))
         if series is None or series.kind is not kind or labels.keys() != wanted:
             if name not in self._refused:
