@@ -1,1 +1,1 @@
-"""How the catalogue of options is made: extracted from the plugins, stored, and shown in docs/options.md."""
+"""Extract the options of Debezium's plugins, store them, and write docs/options.md."""

@@ -1,4 +1,4 @@
-"""What the plugins of a running worker tell of their options, and what their classes declare beyond that."""
+"""Read options from the plugins of a running worker, and further ones from the plugins' classes."""
 
 import json
 import re
@@ -26,7 +26,7 @@ _RELATIONAL = ("io.debezium.relational.", "io.debezium.heartbeat.DatabaseHeartbe
 """What only a connector with tables uses."""
 
 _NOT_ONES_OWN = {"tasks.max", "database.dbname"}
-"""What a shared class declares for those that tell of it; the other connectors ignore it."""
+"""Options that a shared class declares; connectors that do not report them ignore them."""
 
 _READ_ELSEWHERE = {
     # Not declared for it, but read from the router's own options (JsonSchemaData's field names).
@@ -56,7 +56,7 @@ class Extract:
 
 
 def extract(worker: Cluster, folders: Sequence[Path], jvm: Jvm) -> Extract:
-    """Ask a worker for all options of its plugins; of one that it has twice, the newest version's.
+    """Read all options of a worker's plugins; of a plugin that it has twice, the newest version's.
 
     Args:
         worker: It alone, and the login to it.
@@ -87,7 +87,7 @@ def extract(worker: Cluster, folders: Sequence[Path], jvm: Jvm) -> Extract:
 
 
 def declarations(folder: Path, jvm: Jvm) -> Declarations:
-    """Return what a plugin's classes declare, by option; one may be declared by several."""
+    """Return the declarations in a plugin's classes, by option; several classes may declare one."""
     command = [jvm.java, "-cp", f"{jvm.home}/libs/*", str(Path(__file__).with_name("Fields.java")), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)  # noqa: S603
     told: Declarations = json.loads(done.stdout)
@@ -177,7 +177,7 @@ def _plugin_options(worker: Cluster, class_name: str, declared: Declarations) ->
 
 
 def _is_missed(told: Mapping[str, Any]) -> bool:
-    """Tell whether Debezium refuses a configuration without this one; its definitions do not say so."""
+    """Return whether Debezium refuses a configuration without this option; its definitions do not show it."""
     value = told["value"] or {}
     return bool(value.get("errors")) and value["value"] is None
 
@@ -215,7 +215,7 @@ def _is_connectors(class_name: str) -> bool:
 
 
 def _concerns(name: str, class_name: str, told: Set[str]) -> bool:
-    """Tell whether a declaration in a shared class is of this connector: all plugins have the classes of all kinds."""
+    """Return whether a declaration in a shared class is for this connector: every plugin has all classes."""
     if "schema.history.internal" in name:
         return "schema.history.internal" in told
     return "table.include.list" in told or not class_name.startswith(_RELATIONAL)

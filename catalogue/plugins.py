@@ -17,10 +17,10 @@ ARTIFACTS = {
     "oracle": "oracle",
     "mongodb": "mongodb",
 }
-"""What Debezium calls the connectors in the Maven repository."""
+"""The names of Debezium's connectors in the Maven repository."""
 
 _OLDER = "3.4.0.Final"
-"""What the catalogue begins after; a release that the repository holds of every connector."""
+"""The catalogue begins after this release, which the repository has for every connector."""
 _UNPACK = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:unpack"
 _REPORT = "org.codehaus.mojo:versions-maven-plugin:2.18.0:dependency-updates-report"
 _DEPENDENCY = """<dependency><groupId>io.debezium</groupId><artifactId>debezium-connector-{}</artifactId>\

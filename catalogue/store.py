@@ -32,18 +32,18 @@ def read(name: str) -> dict[str, Any]:
 
 
 def write(name: str, content: Mapping[str, Any]) -> None:
-    """Write a file such that a difference between two is read by lines."""
+    """Write a file whose versions can be compared line by line."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{name}.json").write_text(_text(content) + "\n", "utf-8")
 
 
 def rows(options: Options) -> list[list[Any]]:
-    """Return the lines of what is known in one version only."""
+    """Return the lines of options that are known in one version only."""
     return [row_of(options[name]) for name in sorted(options)]
 
 
 def changes(old: Sequence[Sequence[Any]], new: Sequence[Sequence[Any]]) -> Iterator[str]:
-    """Say what differs between two lists of lines."""
+    """Describe the differences between two lists of lines."""
     before, after = ({json.dumps(row, ensure_ascii=False) for row in each} for each in (old, new))
     yield from (f"- {row}" for row in sorted(before - after))
     yield from (f"+ {row}" for row in sorted(after - before))

@@ -22,19 +22,18 @@ PAGE = Path(__file__).parents[1] / "docs" / "options.md"
 
 _NAMES = {kind.value: kind.display_name for kind in CAPTURED}
 _DEFAULT_CHARACTERS = 60
-"""What a cell can show; the data hold the rest."""
+"""The length of a default in a cell; the data hold the rest."""
 
 _INTRODUCTION = """\
 # Options of Debezium's connectors, by version
 
-Extracted from the plugins themselves through a running Connect worker by `infra/catalogue`, which also writes this
-page; do not edit it. In a cell stands the option's default: `—` for none, **required** where there must be a value; and
-the versions that have it like this, where not all that were looked at do. An empty cell: the connector has no such
-option.
+`infra/catalogue` extracts the options from the plugins through a running Connect worker, and writes this page; do not
+edit it. A cell has the option's default: `—` for none, **required** if there must be a value. Versions beside it have
+this default, if not all versions below have it. An empty cell: the connector does not have the option.
 
-- ° is not told by the worker: the option is declared in the plugin's classes, or in Connect's. Whether the connector
-  reads it was not verified.
-- ? was not verified: others have the option since a version that could not be looked at for this connector.
+- °: the worker does not report the option; the plugin's classes, or Connect's, declare it. It is not verified that the
+  connector reads it.
+- ?: not verified. Other connectors have the option since a version that was not available for this connector.
 """
 
 
@@ -49,7 +48,7 @@ def _looked_at() -> str:
         [_NAMES[connector], ", ".join(versions(connector)), ", ".join(store.read(connector)["incomplete"]) or "—"]
         for connector in CONNECTORS
     ]
-    note = "What is newer than the last version here was not in the repository, and nothing of it is verified.\n"
+    note = "Newer versions were not in the repository, and are not verified.\n"
     head = ["Connector", "Debezium versions looked at", "Listed, but incomplete in the Maven repository"]
     return "## What was looked at\n\n" + _table(head, rows) + "\n" + note
 
@@ -108,9 +107,9 @@ def _renames() -> str:
         for entry in renames()
     ]
     note = (
-        "The versions come from Debezium's own history; what stands with the issue is the release that it happened in. "
-        f"✓: seen in the extracted options as well, which begin with {versions('postgresql')[0]}: the old name is not "
-        "there, and the new one is. ?: not verified.\n"
+        "The versions come from Debezium's own history: the release beside an issue is the one with the change. "
+        f"✓: the extracted options, which begin with {versions('postgresql')[0]}, have the new name and not the "
+        "old one. ?: not verified.\n"
     )
     head = ["Gone", "Instead", "Since", "Of", "Other values", "Source"]
     return "## Renamed and removed since Debezium 1.9\n\n" + _table(head, rows) + "\n" + note
@@ -136,7 +135,7 @@ def _proof(entry: Rename) -> str:
 
 
 def seen(entry: Rename) -> bool:
-    """Tell whether the extracted options show that the old one is gone and the new one is there."""
+    """Return whether the extracted options have the new name and not the old one."""
     if entry.value_of or entry.old.endswith(".") or entry.plugin:
         return _seen_otherwise(entry)
     newest = [catalogue(connector) for connector in entry.connectors]
@@ -173,7 +172,7 @@ def _by_name(rows: Sequence[Sequence[object]]) -> dict[str, list[Option]]:
 
 
 def _states(states: Sequence[Option]) -> str:
-    """Return what one cell says of an option: its default, or each with its versions, and values that came or went."""
+    """Return the cell of an option: its default, or each default with its versions, and added or removed values."""
     same = {(option.default, option.required, option.told) for option in states}
     if len(same) > 1:
         return "; ".join(_default(option) + _span(option.since, option.until) for option in states)
