@@ -12,7 +12,7 @@ from cdc_outbox.redaction import shortened
 
 
 class SequenceMode(StrEnum):
-    """How the events of one aggregate type are numbered, and so what a consumer can prove.
+    """How the events of one aggregate type are numbered, and so which losses a consumer can notice.
 
     Attributes:
         is_numbered: Whether events have a sequence.
@@ -57,17 +57,17 @@ class Event:
     """One fact about one aggregate, as a service gives it to an outbox.
 
     Args:
-        aggregate_type: What kind of thing the fact is about; it picks the topic.
-        aggregate_id: Which one; it becomes the message's key, so that its events share a partition.
-        type: What happened, for example ``OrderPlaced``; it picks the handler.
-        payload: Anything that JSON can express, models among it: :mod:`cdc_outbox.formats.payload` lists what. A
-            ``str`` is taken as JSON text and kept verbatim, bytes are kept as they are, and ``TOMBSTONE`` makes a
-            message without a value.
-        id: Unique for ever; by default the writer makes a UUIDv7. Give one to write the same event again after a commit
-            whose outcome is unknown; what becomes of the second one depends on the mode (``docs/writing.md``).
-        sequence: The service's own version number, from 1, where the aggregate type is ``increasing``; ``None`` for
+        aggregate_type: The kind of the aggregate, for example ``order``; it determines the topic.
+        aggregate_id: The aggregate; it becomes the message's key, so that its events share a partition.
+        type: The event's type, for example ``OrderPlaced``; it determines the handler.
+        payload: Every value that JSON can express, models included: see :mod:`cdc_outbox.formats.payload`. A ``str`` is
+            JSON text and written unchanged, bytes are written unchanged, and ``TOMBSTONE`` makes a message without a
+            value.
+        id: Unique for ever; by default the writer makes a UUIDv7. Set it to write the same event again after a commit
+            whose outcome is unknown; the mode determines the result of the second write (``docs/writing.md``).
+        sequence: The service's own version number, from 1, if the aggregate type is ``increasing``; ``None`` for
             every other type.
-        headers: Further text headers of the message; the writer accepts those that the table has a column for.
+        headers: Further text headers of the message; the table must have a column for each.
     """
 
     aggregate_type: str
@@ -110,8 +110,8 @@ class KafkaRecord(NamedTuple):
 
     Args:
         offset: In the partition, from 0.
-        attempt: 1 at first, one more for each time that the event was parked after its handler had failed. What is
-            repeated at once belongs to the same attempt.
+        attempt: 1 at first, one more each time the event was parked after its handler failed. Immediate retries belong
+            to the same attempt.
     """
 
     topic: str
@@ -122,22 +122,22 @@ class KafkaRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent:
-    """An event that was written, as an outbox's ``add`` returns it, or received, as a handler is given it.
+    """An event that was written, as an outbox's ``add`` returns it, or received, as a handler gets it.
 
     Args:
-        aggregate_type, aggregate_id, type, headers: As the service gave them to :class:`Event`.
-        payload: What ``add`` was given; on the consumer's side what the message holds, ``None`` if it has no value.
-        id: Unique for ever; a UUID as text where an :class:`Outbox` wrote the event.
-        created_at: When the row was inserted, by the database's clock, in UTC. Where the table has no column for it,
-            ``add`` gives the time of this machine, and a consumer the record's timestamp.
-        sequence: Position within the aggregate, from 1; ``None`` where the aggregate type is not numbered.
-        source: Which outbox wrote it, in which incarnation, for example ``orders.1``; it may be ``None`` where the
+        aggregate_type, aggregate_id, type, headers: As in the service's :class:`Event`.
+        payload: The argument of ``add``; for a consumer the content of the message, ``None`` if it has no value.
+        id: Unique for ever; a UUID as text if an :class:`Outbox` wrote the event.
+        created_at: When the row was inserted, by the database's clock, in UTC. If the table has no column for it,
+            ``add`` returns the time of this machine, and a consumer the record's timestamp.
+        sequence: Number within the aggregate, from 1; ``None`` if the aggregate type is not numbered.
+        source: The outbox that wrote it, with its incarnation, for example ``orders.1``; it may be ``None`` if the
             aggregate type is not numbered.
-        is_written: ``False`` where ``add`` has not inserted the event: a policy declined it, or a consumer's handler
-            added it, and it is written at the end of the handler's transaction. ``created_at`` is the time of this
-            machine then, ``source`` is ``None``, and so is ``sequence`` unless the service gave it.
-        record: Where the event was received; ``None`` for an event that was not read from a topic. Two events are equal
-            whatever records they came in.
+        is_written: ``False`` if ``add`` has not inserted the event: a policy declined it, or a consumer's handler
+            added it, and it is written at the end of the handler's transaction. Then ``created_at`` is the time of this
+            machine, ``source`` is ``None``, and so is ``sequence`` unless the service set it.
+        record: The Kafka record of the event; ``None`` if it was not read from a topic. Events are compared without
+            their records.
     """
 
     aggregate_type: str

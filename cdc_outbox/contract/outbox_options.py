@@ -7,9 +7,9 @@ from cdc_outbox.formats.event_format import EventFormat, PayloadType
 
 
 class OutboxMode(StrEnum):
-    """What becomes of an event's row, and with it what the pipeline cannot promise.
+    """What happens to an event's row after it was written.
 
-    Whatever the mode, writer, topics and consumer are the same: numbers without gaps, effects once.
+    Writer, topics and consumer are the same in every mode: numbers without gaps, effects once.
     """
 
     KEEP = "keep"
@@ -31,12 +31,12 @@ class OutboxMode(StrEnum):
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether the table can tell afterwards what was written."""
+        """Whether the table keeps the rows of written events."""
         return self is OutboxMode.KEEP
 
 
 class Partitions(StrEnum):
-    """How long the span of time is whose events share a partition, by the time in their ids."""
+    """The span of time whose events share a partition, by the time in their ids."""
 
     DAY = "day"
     MONTH = "month"

@@ -30,22 +30,22 @@ _PLACEHOLDER = "{aggregate_type}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireContract:
-    """Which topics there are, how their events are numbered, and which header says what.
+    """A pipeline's topics, the numbers of their events, and the headers of their messages.
 
     Args:
-        aggregates: Every aggregate type that is spoken of, with its sequence mode.
-        latest: Those of them whose events each carry the whole state, so that a consumer skips a stale one, and a
-            missing one does not matter.
-        by_watermark: Those of them whose source never goes back and is never restored: a consumer keeps no ids of
-            their events, and one that is stale by its sequence number is a duplicate.
-        topic: The topic's name, with ``{aggregate_type}`` in it or without.
-        headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
-        extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
-        format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
-        payload_type: What the outbox's is. Nothing in a message tells bytes, so its readers have to know.
-        foreign: Given, it is somebody else's outbox: what its messages do not say is taken from here and from the
-            topic, and what JsonConverter puts around key, headers and value is taken off. In a pipeline of this
-            package nothing is: there a payload may look like any of it.
+        aggregates: Every aggregate type, with its sequence mode.
+        latest: Aggregate types whose events each carry the whole state: a consumer skips a stale event, and a missing
+            one does not matter.
+        by_watermark: Aggregate types whose source never goes back and is never restored: a consumer keeps no ids of
+            their events, and an event with a stale sequence number is a duplicate.
+        topic: The topic's name; it may contain ``{aggregate_type}``.
+        headers: The header names in plain and structured messages; binary CloudEvents have names of their own.
+        extra_headers: Further headers, in the order of the wire: those of the table's header columns.
+        format: The format that :meth:`message_of` writes; :meth:`event_of` reads every format.
+        payload_type: The outbox's. A message does not show whether it is bytes, so its readers must know.
+        foreign: Set for an outbox that another program writes: attributes that its messages lack come from here and
+            from the topic, and wrappers that JsonConverter adds to key, headers and value are removed. In a pipeline of
+            this package they are not, because a payload may look like any of them.
     """
 
     aggregates: Mapping[str, SequenceMode]
@@ -141,7 +141,7 @@ class WireContract:
         return self.aggregates[aggregate_type]
 
     def message_of(self, event: RecordedEvent) -> Message:
-        """Return the message that a written event becomes; the inverse of :meth:`event_of`.
+        """Return the message of a written event; the inverse of :meth:`event_of`.
 
         The timestamp is the row's ``created_at`` cut to milliseconds, as Debezium cuts it; the header has it whole. An
         expanded payload stands there as it was written; Debezium's says the same in other words.
@@ -169,9 +169,9 @@ class WireContract:
             MessageError: The message does not keep the contract: the name of a header is not UTF-8, the id or
                 the type is missing, a header of the contract is not UTF-8 or appears with two values, the sequence
                 is no positive number or is missing where the contract promises one, the aggregate type is unknown,
-                the payload is not JSON, neither a header nor the record's timestamp tells when the event was created.
+                the payload is not JSON, neither a header nor the record's timestamp has the time of creation.
 
-        Of headers that the contract does not name, those that are text are taken along, each with its first value.
+        Text headers that the contract does not name are headers of the event, each with its first value.
         """
         if not message.has_headers:
             raise _broken(message, "the name of a header is not UTF-8, so its headers cannot be read")

@@ -63,7 +63,7 @@ class OutboxColumns(ColumnNames):
     """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
 
     Args:
-        sequence: ``None`` where a table of another make has none; its events are not numbered then.
+        sequence: ``None`` if an adopted table has none; its events are not numbered then.
         source: ``None`` likewise.
         created_at: ``None`` likewise; the record's timestamp is the connector's then.
     """
@@ -91,9 +91,9 @@ class OutboxTable:
         schema: ``None`` is ``public`` on PostgreSQL and the connection's database elsewhere.
         name: At most 63 bytes; any character but control characters.
         headers: Header column → header of the message; text columns that may be null.
-        format: What the writer adds to each event; it brings header columns of its own.
+        format: What the writer adds to each event; it has header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
-        adopted: Whether somebody else made it. Nothing here touches such a table then, but to write events.
+        adopted: Whether another program made it. This package then only writes events to it.
         capitals: Whether the columns that the format adds are in capital letters, as Oracle's are.
     """
 

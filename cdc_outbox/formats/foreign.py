@@ -34,12 +34,13 @@ creation is the record's."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignOutbox:
-    """How to read the messages of somebody else's outbox, which a contract has to be told.
+    """How to read the messages of an outbox that another program writes.
 
     Args:
-        default_type: The type of an event that says none, with ``{aggregate_type}`` in it or without. ``None`` refuses
-            such events: one whose header is merely called otherwise would find no handler, and pass for done.
-        id_header: Debezium's EventRouter always writes ``id``; other relays may not.
+        default_type: The type of an event without one; it may contain ``{aggregate_type}``. With ``None`` such events
+            are unreadable, and parked: if only the header's name differs, a default type would find no handler, and the
+            events would count as applied.
+        id_header: Debezium's EventRouter always writes ``id``; other publishers may not.
     """
 
     default_type: str | None = None

@@ -28,15 +28,15 @@ class EventSchemas:
     """JSON Schemas, draft 2020-12, one for each event type and version.
 
     They are compiled here, once, from copies. A ``$ref`` stays inside its own schema or names a part of JSON Schema
-    itself; nothing is ever fetched. ``format`` describes and does not check, as the draft has it.
+    itself; no schema is ever downloaded. ``format`` describes and does not check, as in the draft.
 
     Args:
         schemas: By event type and version; the version is ``None`` for events without the header
-            ``schema_version``. A type that stands here in other versions only is refused, strict or not.
+            ``schema_version``. A type that has schemas for other versions only is refused, strict or not.
         strict: Refuse event types that have no schema.
 
     Raises:
-        ConfigError: A schema is not valid, or refers to what is not there.
+        ConfigError: A schema is not valid, or a reference in it does not exist.
     """
 
     schemas: Mapping[Key, Mapping[str, Any]]

@@ -9,10 +9,10 @@ from cdc_outbox.event import Event, RecordedEvent
 
 
 class Collection:
-    """What :meth:`Outbox.collect` yields: events go in, and come out written when the block has ended.
+    """The events of a block of :meth:`Outbox.collect`, which are written at its end.
 
     Attributes:
-        events: What was added, in order.
+        events: The added events, in order.
         written: The same with id, sequence, source and time, once the block has ended; empty before.
     """
 
@@ -41,7 +41,7 @@ class Collection:
     @classmethod
     @contextmanager
     def gathering(cls) -> Iterator[Self]:
-        """Yield a collection that takes events until the block ends, however it ends."""
+        """Yield a collection that takes events until the block ends, also with an exception."""
         collection = cls()
         try:
             yield collection

@@ -148,17 +148,17 @@ class Outbox(_Outbox):
     An outbox holds no connection and no state; one object serves every thread.
 
     Args:
-        spec: The pipeline's, by :func:`~cdc_outbox.load_spec`: it says which table, columns, mode, headers and format
-            the connector reads, which aggregate types there are and how they are numbered.
-        table: Where there is no spec: where to write, by default ``public.outbox``.
-        contract: Where there is no spec: which aggregate types there are and how they are numbered; needs ``table``,
-            and both must agree. Without one, every type is taken and numbered gaplessly.
-        max_message_bytes: Of one event's payload, key and own headers together; ``None`` means no limit.
-        schemas: What payloads are checked against, by event type and version.
-        policy: Decides which events are written; one that it declines comes back with ``is_written`` false.
+        spec: The pipeline's, by :func:`~cdc_outbox.load_spec`: the table, columns, mode, headers and format that the
+            connector reads, and the aggregate types with their numbers.
+        table: Without a spec: the table to write to, by default ``public.outbox``.
+        contract: Without a spec: the aggregate types with their numbers; needs ``table``, and both must agree. Without
+            a contract, every type is accepted and numbered without gaps.
+        max_message_bytes: The maximum of one event's payload, key and own headers together; ``None`` means no limit.
+        schemas: Schemas of payloads, by event type and version.
+        policy: Decides which events are written; ``add`` returns a declined event with ``is_written`` false.
 
     Raises:
-        ConfigError: ``table`` or ``contract`` beside a spec, a contract without a table, or the two do not agree.
+        ConfigError: ``table`` or ``contract`` with a spec, a contract without a table, or the two do not agree.
     """
 
     def _find(self, connection: AnyConnection) -> AsyncDriver:
@@ -172,35 +172,35 @@ class Outbox(_Outbox):
 
         Raises:
             NotInTransactionError: The connection is in autocommit mode and no transaction is open.
-            EventError: The event cannot be written; the transaction is as it was.
-            StaleSequenceError: The event brings its own sequence, and the aggregate is there already.
-            DuplicateEventError: The event brings its own id, and the outbox holds it already.
+            EventError: The event cannot be written; the transaction is unchanged.
+            StaleSequenceError: The event has its own sequence, and the aggregate has reached it already.
+            DuplicateEventError: The event has its own id, and the outbox has a row with it.
             DatabaseError: The database refused, and on PostgreSQL the transaction is aborted; the driver's own error
-                is the cause. If ``retryable``, the whole transaction may be tried again:
+                is the cause. If ``retryable``, the whole transaction may be repeated:
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
-                If not, trying again does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
+                If not, repeating does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
         """
         return finish(self._add(connection, event))
 
     def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
-        """Write many events and return them as :meth:`add` does, in the order in which they were given.
+        """Write many events and return them as :meth:`add` does, in the same order.
 
-        On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order,
-        so that two calls never wait for each other; two calls in one transaction may, so make it one, or collect.
+        On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order, so
+        that two calls never deadlock. Two calls in one transaction may, so use one call, or :meth:`collect`.
 
         Raises:
             NotInTransactionError: As :meth:`add`.
-            EventError: One of the events cannot be written; none was, and the transaction is as it was.
+            EventError: One of the events cannot be written; none was, and the transaction is unchanged.
             StaleSequenceError, DuplicateEventError, DatabaseError: As :meth:`add`; some may have been written.
         """
         return finish(self._add_all(connection, events))
 
     @contextmanager
     def collect(self, connection: AnyConnection) -> Iterator[Collection]:
-        """Gather a transaction's events in a ``with`` block, and write them together at its end.
+        """Collect a transaction's events in a ``with`` block, and write them together at its end.
 
-        Open it inside the transaction. What it wrote is in :attr:`Collection.written` afterwards. A block that is
-        left by an exception writes nothing.
+        Open it inside the transaction. :attr:`Collection.written` has the written events afterwards. If the block ends
+        with an exception, it writes nothing.
 
         Raises:
             NotInTransactionError: As :meth:`add`, at the start and at the end.
@@ -213,10 +213,10 @@ class Outbox(_Outbox):
 
     @contextmanager
     def gathering(self, connection: AnyConnection) -> Iterator[Reaction]:
-        """Gather what handlers add to this outbox on this connection, and write it together at the block's end.
+        """Collect the events that handlers add on this connection, and write them together at the block's end.
 
         For a consumer: pass the outbox as ``EffectsDatabase(before_commit=…)``. Inside the block :meth:`add` refuses
-        what it always refuses, and returns the event with its id and ``is_written`` false; the database gives sequence
+        invalid events as always, and returns the event with its id and ``is_written`` false; the database sets sequence
         and source at the block's end.
         """
         reaction = Reaction(connection)
@@ -236,16 +236,16 @@ class AsyncOutbox(_Outbox):
         return find_async_driver(connection)
 
     async def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
-        """Write one event; everything that :meth:`Outbox.add` says holds here."""
+        """Write one event as :meth:`Outbox.add` does."""
         return await self._add(connection, event)
 
     async def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
-        """Write many events; everything that :meth:`Outbox.add_all` says holds here."""
+        """Write many events as :meth:`Outbox.add_all` does."""
         return await self._add_all(connection, events)
 
     @asynccontextmanager
     async def collect(self, connection: AnyConnection) -> AsyncIterator[Collection]:
-        """Gather a transaction's events; everything that :meth:`Outbox.collect` says holds here."""
+        """Collect a transaction's events as :meth:`Outbox.collect` does."""
         await self._begin_collection(connection)
         with Collection.gathering() as collection:
             yield collection
@@ -253,7 +253,7 @@ class AsyncOutbox(_Outbox):
 
     @asynccontextmanager
     async def gathering(self, connection: AnyConnection) -> AsyncIterator[Reaction]:
-        """Gather what handlers add; everything that :meth:`Outbox.gathering` says holds here."""
+        """Collect the events of handlers as :meth:`Outbox.gathering` does."""
         reaction = Reaction(connection)
         with reacting(self, reaction):
             yield reaction
@@ -332,20 +332,20 @@ def execute_with_events(
     *,
     outbox: Outbox | None = None,
 ) -> Result:
-    """Run an operation and write its events in one transaction, and return what the operation returned.
+    """Run an operation and write its events in one transaction, and return the operation's result.
 
-    This is the one function that opens and ends a transaction, because that is its purpose. Whatever is raised, by
-    the operation or by the outbox, undoes both.
+    This is the only function that opens and ends a transaction. An exception of the operation or of the outbox rolls
+    back both.
 
     Args:
         connection: Without an open transaction; psycopg 3's, PyMySQL's or sqlite3's. The operation is called with it.
-        events: Events, or what makes them of the operation's result.
-        outbox: Where to write, by default ``Outbox()``.
+        events: Events, or a function that makes them of the operation's result.
+        outbox: The outbox to write to, by default ``Outbox()``.
 
     Raises:
         OutboxError: The connection has a transaction already, or its driver cannot open one.
         EventError, StaleSequenceError, DuplicateEventError: As :meth:`Outbox.add_all`.
-        DatabaseError: Likewise, and from the begin and the commit; what the operation raises leaves as it is.
+        DatabaseError: Likewise, and from the begin and the commit; exceptions of the operation pass through unchanged.
         TransactionAbortedError, TransactionEndedError: The operation swallowed an SQL error, or ended the transaction.
     """
     driver = find_transaction_driver(connection)
