@@ -81,10 +81,10 @@ class GuardedMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PausedPartition:
-    """A partition from which nothing is taken for now.
+    """A paused partition.
 
     Args:
-        reason: Why, in a few words of ours, such as ``park is full``.
+        reason: A few words, such as ``park is full``.
     """
 
     topic: str
@@ -97,26 +97,26 @@ class PausedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a consumer is. Moments are those of ``time.monotonic()``, and ``None`` for what has not been yet.
+    """A consumer's progress. Moments are those of ``time.monotonic()``, and ``None`` before the first one.
 
     Args:
         consumer: Its name.
-        events: How many are done with since it started.
-        started_at: When its last run began; when it was made, before the first one.
-        polled_at: When it last asked the brokers for messages, or heard from them while a handler was at work.
+        events: The number of processed events since it started.
+        started_at: When its last run began; before the first run, when the object was created.
+        polled_at: When it last polled the brokers, also by the thread that polls during a long handler.
         committed_at: When a transaction was last committed.
-        waiting_since: Since when there has been, without a break, a message at hand that is not done with; ``None``
-            while it is idle. This, and not the last commit alone, tells the idle from the stuck.
-        lag_events: Messages from the ones at hand to the ends of its partitions; ``None`` before that is known.
-        paused: The partitions from which nothing is taken.
-        waiting_events: Events that are parked until a missing one comes or a retry is due.
+        waiting_since: Since when there have been unprocessed messages without a break; ``None`` while it is idle. This,
+            and not only the last commit, distinguishes idle from stuck.
+        lag_events: Messages from the current ones to the ends of its partitions; ``None`` before that is known.
+        paused: The paused partitions.
+        waiting_events: Events that are parked until a missing one arrives or a retry is due.
         dead_events: Events that are parked until an operator decides.
-        max_parked_events: How many may be parked; at that bound partitions are paused. ``None`` means no limit.
-        parked_bytes: How many bytes their messages have.
-        max_parked_bytes: How many they may have before partitions are paused. ``None`` means no limit.
-        gap_seconds: For how long the oldest missing event has been waited for, once that is an alarm.
-        outage: What is waited out at the moment, such as ``the database``; empty where all is reached.
-        stopping: Whether it was told to stop, and finishes what is at hand.
+        max_parked_events: The maximum of parked events; then partitions are paused. ``None`` means no limit.
+        parked_bytes: The bytes of their messages.
+        max_parked_bytes: The maximum of these bytes before partitions are paused. ``None`` means no limit.
+        gap_seconds: How long the oldest missing event has been missing, once that raises the alarm.
+        outage: The system that it waits for, such as ``the database``; empty if it reaches all.
+        stopping: Whether it was stopped, and finishes the current batch.
     """
 
     consumer: str
@@ -138,13 +138,13 @@ class Progress:
 
 
 class HasProgress(Protocol):
-    """What can be asked how it goes."""
+    """An object that reports its progress."""
 
     def progress(self) -> Progress:
-        """Return how far it is, at once.
+        """Return the progress, without waiting.
 
-        Called from other threads, at any time, before the run and after it too: it asks no server, and waits for
-        nothing that a handler may hold.
+        Called from other threads at any time, also before and after the run: it sends no request, and waits for no lock
+        that a handler may hold.
         """
 
 
@@ -200,13 +200,12 @@ class OpenTelemetrySpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Who is told about a consumer's work.
+    """Metrics and spans of a consumer.
 
     Args:
-        metrics: Told of what :data:`cdc_outbox.monitoring.series.SERIES` lists. By default nothing is counted: which
-            library exports it is the service's choice.
-        spans: Told of the handlers' time. By default OpenTelemetry is, where its SDK runs, for without one it costs
-            nothing.
+        metrics: Records the series of :data:`cdc_outbox.monitoring.series.SERIES`. By default nothing is recorded: the
+            service chooses the library that exports them.
+        spans: Records the handlers' calls. By default OpenTelemetry does, if its SDK runs; otherwise it costs nothing.
     """
 
     metrics: Metrics = field(default_factory=NoMetrics)

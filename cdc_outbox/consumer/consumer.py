@@ -254,7 +254,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
 
 
 class Consumer(_Consumer[ConnectionT, ConnectionT]):
-    """Read events and commit the effects of each exactly where and when its id is claimed.
+    """Read events, call handlers, and commit the effects of each event together with the claim on its id.
 
     Handlers get the connection that ``database`` opens, and type checkers know its type.
 
@@ -274,41 +274,41 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         consumer.run()
 
     Args:
-        name: The consumer group, and the name under which the inbox remembers; at most 255 bytes. Another name
-            starts from the first event again.
-        contract: Topics, headers and how events are numbered, from the same spec as the connector.
-        kafka: The brokers, such as ``localhost:9092``; or librdkafka's settings, ``bootstrap.servers`` among them, with
-            those for security and timeouts. Settings that would break a promise are refused.
+        name: The consumer group, and the consumer's name in the inbox; at most 255 bytes. With another name it starts
+            from the first event again.
+        contract: Topics, headers and numbers of events, from the same spec as the connector.
+        kafka: The brokers, such as ``localhost:9092``; or librdkafka's settings with ``bootstrap.servers``, for example
+            for security and timeouts. Settings that would break a promise are refused.
         database: A function that opens a connection to the database of the effects, called again after it broke;
-            or an :class:`EffectsDatabase`, which also says where the inbox is and what transactions are like.
-        limits: How much, how many, how long, and when it may begin.
-        retry: How events are tried again whose handler failed, and what is kept of its error.
-        telemetry: Who is told about its work: metrics and spans.
+            or an :class:`EffectsDatabase`, which also sets the inbox and the kind of transactions.
+        limits: Limits of batches, times and parked events, and when the consumer may begin.
+        retry: How failed events are retried, and what is stored of their errors.
+        telemetry: Metrics and spans.
 
     Raises:
-        ConfigError: One of these cannot work.
+        ConfigError: An argument is invalid.
     """
 
     _new_event = threading.Event
     _stopping: threading.Event
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the batch at hand; safe from a signal handler or another thread."""
+        """Make :meth:`run` return after the current batch; safe from a signal handler or another thread."""
         self._stopping.set()
 
     def run(self) -> None:
         """Apply events until :meth:`stop` is called.
 
-        Losing the database or the brokers is waited out, once both were reached. An event whose handler fails is tried
-        again, and then parked with what depends on it, so that the others go on.
+        Once both were reached, it waits while the database or the brokers are down. An event whose handler fails is
+        retried, and then parked with the events that depend on it; the others go on.
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
             ConfigError: librdkafka refuses a setting, there is no handler, or ids are forgotten too soon.
-            TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; it
-                comes again at the next start.
+            TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; the
+                event is read again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
-            TopicReplacedError, OffsetOutOfRangeError: The topics do not go on from where the database's effects end.
+            TopicReplacedError, OffsetOutOfRangeError: The topics do not have the messages after the database's effects.
             OutboxError: The Kafka client is not installed.
         """
         try:
@@ -320,20 +320,20 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
     def replay(
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
-        """Give this consumer messages again, in transactions like those of :meth:`run`, until all were given.
+        """Read messages again and apply missed ones, in transactions like those of :meth:`run`, until the end.
 
-        What was applied is skipped, and what never was is applied in order. It may run beside the consumer itself;
-        :meth:`stop` ends it early.
+        Applied events are skipped, others are applied in order. It may run beside the consumer itself; :meth:`stop`
+        ends it early.
 
         Args:
-            selection: Which messages; ``None`` for all that the topics hold.
-            rate: How many events a second reach handlers at most.
-            dry_run: Only tell what would become of them.
+            selection: Which messages; ``None`` for all messages of the topics.
+            rate: The maximum of events a second that reach handlers.
+            dry_run: Only report what would happen to them.
 
         Raises:
-            ConfigError: The selection takes an event of an ``increasing`` type, and leaves out an earlier one of its
+            ConfigError: The selection includes an event of an ``increasing`` type, and leaves out an earlier one of its
                 aggregate that the consumer has not read yet.
-            ParkFullError: More would be set aside than ``limits`` allow.
+            ParkFullError: More events would be parked than ``limits`` allow.
             CdcOutboxError: As for :meth:`run`.
         """
         waits, selection = Blocking(self._stopping), selection or Selection()
@@ -344,7 +344,7 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
 
 
 class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
-    """The same for a service that runs on asyncio; its handlers may be coroutine functions.
+    """A :class:`Consumer` for asyncio; its handlers may be coroutine functions.
 
     ::
 
@@ -359,7 +359,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
 
         await consumer.run()
 
-    Args as for :class:`Consumer`; the function that opens a connection returns something to await.
+    Arguments as for :class:`Consumer`; the function that opens a connection returns an awaitable.
     """
 
     _is_asynchronous = True
@@ -367,7 +367,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
     _stopping: asyncio.Event
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the batch at hand; called in the event loop's thread."""
+        """Make :meth:`run` return after the current batch; call it in the event loop's thread."""
         self._stopping.set()
 
     async def run(self) -> None:
@@ -380,7 +380,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
     async def replay(
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
-        """Give this consumer messages again; see :meth:`Consumer.replay`."""
+        """Apply missed messages; see :meth:`Consumer.replay`."""
         waits, selection = Yielding(self._stopping), selection or Selection()
         try:
             return await self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run)

@@ -44,7 +44,7 @@ NOTHING_STORED: Mapping[TopicPartition, int] = MappingProxyType({})
 
 
 class Outcome(StrEnum):
-    """What became of an event, once its transaction was committed."""
+    """The outcome of an event, once its transaction was committed."""
 
     APPLIED = "applied"
     """Its handler's effects are committed."""

@@ -164,13 +164,13 @@ class Gathered(Protocol):
 
 
 class BeforeCommit(Protocol):
-    """What wants to write at the end of the handlers' transaction; an outbox is one."""
+    """An object that writes at the end of the handlers' transaction; an outbox is one."""
 
     def gathering(
         self,
         connection: AnyConnection,
     ) -> AbstractContextManager[Gathered] | AbstractAsyncContextManager[Gathered]:
-        """Enter before the first handler; leaving writes what was gathered, or nothing after an error."""
+        """Collect from before the first handler; write at the end, or nothing after an error."""
 
 
 class HandlerRunner:

@@ -109,7 +109,7 @@ class _Inbox:
 
 
 class Inbox(_Inbox):
-    """Claim events and watch their order inside your own transaction, in your own loop.
+    """Claim events and check their order inside your own transaction, in your own loop.
 
     ::
 
@@ -121,33 +121,33 @@ class Inbox(_Inbox):
                     connection.execute("insert into shipments …")
             # now the offset may be committed
 
-    It does what :class:`Consumer` does for one event, in the same order of steps, and leaves the rest to you: commit
-    the offset only after the transaction, set aside what cannot be applied, and see that one process owns a partition.
+    It runs the steps of :class:`Consumer` for one event, in the same order. Your loop must commit the offset only after
+    the transaction, set aside events that cannot be applied, and read a partition in one process at a time.
 
     Args:
-        name: Under which it remembers, as a consumer's.
-        contract: How the events of each aggregate type are numbered, and what may be relied on.
-        table: Where ids and watermarks are kept.
+        name: The consumer's name in the inbox.
+        contract: The numbers of each aggregate type's events, and the promises of its source.
+        table: The tables of ids and watermarks.
     """
 
     @contextmanager
     def receiving(self, connection: AnyConnection, event: RecordedEvent) -> Iterator[Verdict]:
         """Claim an event at the start of the block, and move its aggregate's watermark at the end.
 
-        The transaction is the caller's, under READ COMMITTED. Have the event's effects in the block where the verdict
-        is ``NEXT``, and none otherwise. A block that is left by an exception must be followed by a rollback.
+        The caller must open the transaction, under READ COMMITTED. Make the event's effects in the block if the verdict
+        is ``NEXT``, and none otherwise. If the block ends with an exception, roll back.
 
         Raises:
-            NotInTransactionError: Nobody has opened a transaction; nothing was claimed.
+            NotInTransactionError: There is no open transaction; nothing was claimed.
             MessageError: The contract does not know the event's aggregate type.
             SequenceGapError, SequenceConflictError, ConsumerError: The event may not be applied; roll back.
             TransactionEndedError: The block ended the transaction and began another.
-            WatermarkMovedError: Another process was at the same aggregate; roll back and try again.
+            WatermarkMovedError: Another process applied an event of the same aggregate; roll back and retry.
             ConfigError: The transaction is not READ COMMITTED.
             DatabaseError: The database refused, also because the block swallowed an SQL error; the driver's own error
-                is the cause. If ``retryable``, roll back and try again.
+                is the cause. If ``retryable``, roll back and retry.
 
-        What the block itself raises leaves as it is.
+        Exceptions of the block pass through unchanged.
         """
         with translated_for_caller():
             received = finish(self._enter(Immediate(find_driver(connection)), connection, event))
@@ -157,11 +157,11 @@ class Inbox(_Inbox):
 
 
 class AsyncInbox(_Inbox):
-    """The twin of :class:`Inbox` for asynchronous connections."""
+    """An :class:`Inbox` for asynchronous connections."""
 
     @asynccontextmanager
     async def receiving(self, connection: AnyConnection, event: RecordedEvent) -> AsyncIterator[Verdict]:
-        """Claim an event; everything that :meth:`Inbox.receiving` says holds here."""
+        """Claim an event as :meth:`Inbox.receiving` does."""
         with translated_for_caller():
             received = await self._enter(find_async_driver(connection), connection, event)
         yield received.judgement.verdict

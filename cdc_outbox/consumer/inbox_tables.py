@@ -35,8 +35,8 @@ class InboxTable:
     Several consumers may share it: every key starts with the consumer's name.
 
     Args:
-        schema: Where the tables lie; ``None`` is the connection's database, on MySQL only.
-        name: The claims', and what the names of the others begin with.
+        schema: The schema of the tables; ``None`` is the connection's database, on MySQL only.
+        name: The name of the claims' table; the names of the others begin with it.
     """
 
     schema: str | None = "public"
@@ -48,7 +48,7 @@ class InboxTable:
 
     @classmethod
     def on(cls, dialect: Dialect) -> "InboxTable":
-        """Return the inbox where a database of this dialect has it unless somebody says otherwise."""
+        """Return the inbox under the default names of a database of this dialect."""
         return cls(schema=dialect.features.default_schema, dialect=dialect)
 
     @property
@@ -68,22 +68,22 @@ class InboxTable:
 
     @property
     def parked(self) -> TableName:
-        """Events that wait or are given up, as the messages they came in."""
+        """Parked events, with their whole messages."""
         return self.table.sibling("parked")
 
     @property
     def holes(self) -> TableName:
-        """Sequences that somebody accepted as missing, so that what a watermark says stays explained; never pruned."""
+        """Sequence numbers that an operator accepted as missing, with the reason; never pruned."""
         return self.table.sibling("holes")
 
     @property
     def epochs(self) -> TableName:
-        """Who owns a partition: the number of its last assignment."""
+        """The owner of a partition: the number of its last assignment."""
         return self.table.sibling("epochs")
 
     @property
     def starts(self) -> TableName:
-        """How often an event was begun, where a process may have died of it."""
+        """How often an event was begun, to find events that crash the process."""
         return self.table.sibling("starts")
 
     @property

@@ -33,32 +33,31 @@ _MOST_KILOBYTES = 2_097_151
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a consumer allows itself: how much, how many, how long, and when it may begin.
+    """Limits of a consumer: batches, times, parked events, and when it may begin.
 
     Args:
-        batch_events: The largest number of events in one transaction. More than 500 gain little: by then the commit is
-            shared by so many that the handlers are what costs.
-        batch_seconds: How long a transaction should take; handlers that take long have fewer events in each. A
-            rebalance waits for the one at hand, and so does the next offset.
-        batch_bytes: The largest number of bytes of keys, values and headers in one transaction, in what is read ahead
-            for the next one, and in what is read of the park at once; librdkafka's queue holds as many again. Decoded
-            they take several times as much memory.
-        handler_seconds: How long the database lets a transaction sit between two statements before it ends it, and so
-            how long a consumer that was paused in the middle can keep its successor waiting.
-        max_parked_events: How many events may be parked at once. At the bound the partition that would park another
-            one is paused, for a cause that sets so much aside is a bug and not a bad event.
-        max_parked_bytes: How many bytes of keys, values and headers may be parked at once. From there on no event is
-            parked, with the same effect; the last one may exceed it.
+        batch_events: The maximum of events in one transaction. More than 500 gain little: by then the commit is shared
+            by so many that the handlers dominate.
+        batch_seconds: How long a transaction should take; slow handlers get fewer events in each. A rebalance waits for
+            the current transaction, and so does the next offset.
+        batch_bytes: The maximum of bytes of keys, values and headers in one transaction, of messages read ahead for the
+            next one, and of parked events read at once; librdkafka's queue holds as many again. Decoded they take
+            several times as much memory.
+        handler_seconds: How long a transaction may idle between two statements before the database ends it, and so how
+            long a consumer that was paused in between can delay its successor.
+        max_parked_events: The maximum of parked events. Then the partition that would park one more is paused, because
+            the cause is probably a bug and not a bad event.
+        max_parked_bytes: The maximum of bytes of keys, values and headers of parked events, with the same effect; the
+            last event may exceed it.
         gap_alarm_seconds: How long a predecessor may be missing before it is logged as a warning.
-        parked_poll_seconds: How often parked events are looked at, and so how late one is tried again that another
-            process made due.
-        reach_seconds: How long the brokers may take to answer at the start, before they count as out of reach.
-        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids, where it does: the start is refused if
-            a topic may keep its events for longer. ``None`` if the inbox is never purged: then no id is forgotten, and
-            the start checks nothing.
+        parked_poll_seconds: How often the consumer looks for parked events that another process made due.
+        reach_seconds: How long the brokers may take to answer at the start, before they count as unreachable.
+        horizon_days: After how many days ``cdc-outbox purge-inbox`` forgets ids: the start is refused if a topic may
+            keep its events for longer. ``None`` if the inbox is never purged: then no id is forgotten, and the start
+            checks nothing.
         wait_for_handled: Whether a consumer that has stored no offset yet leaves its events in the topics until one of
-            them has a handler, for a misspelt event type would skip them all. With ``False`` events without a handler
-            are claimed and skipped from the first on.
+            them has a handler, because a misspelled event type would skip them all. With ``False`` events without a
+            handler are claimed and skipped from the start.
     """
 
     batch_events: int = 500
@@ -81,12 +80,12 @@ class Limits:
 
     @property
     def queue_settings(self) -> dict[str, int]:
-        """How much librdkafka reads ahead: unless it is told otherwise, it asks brokers for no more at once."""
+        """Return librdkafka's settings for reading ahead; by default it requests no more from the brokers at once."""
         return {"queued.max.messages.kbytes": max(1, min(self.batch_bytes // 1024, _MOST_KILOBYTES))}
 
     @property
     def room(self) -> Room:
-        """How much may be parked."""
+        """The number of events and bytes that may be parked."""
         return Room(self.max_parked_events, self.max_parked_bytes)
 
 

@@ -65,7 +65,7 @@ class Watermark(NamedTuple):
 
 
 class Verdict(StrEnum):
-    """What an event is to a consumer."""
+    """The result of checking an event's id and number."""
 
     NEXT = "next"
     """Its handler runs."""
@@ -86,7 +86,7 @@ class Verdict(StrEnum):
 
     @property
     def is_done(self) -> bool:
-        """Whether there is nothing to do but to remember the id."""
+        """Whether nothing remains to do but to store the id."""
         return self in {Verdict.DUPLICATE, Verdict.SUPERSEDED}
 
     @property
@@ -97,12 +97,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What the events of one aggregate type promise about their order.
+    """The order of one aggregate type's events.
 
     Args:
         mode: How they are numbered.
-        latest: Each carries the whole state, so that only the latest counts.
-        by_watermark: Their source is known never to go back, so that no id is remembered.
+        latest: Whether each carries the whole state, so that only the latest counts.
+        by_watermark: Whether their source never goes back, so that no id is stored.
     """
 
     mode: SequenceMode

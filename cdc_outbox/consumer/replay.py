@@ -51,7 +51,7 @@ _CONFLICT_SECONDS = 0.05
 
 
 class Fate(StrEnum):
-    """What became of a message that was given again."""
+    """The outcome of a message in a replay."""
 
     APPLIED = "applied"
     """Its effects are committed, for the first time; it may have no handler."""
@@ -88,13 +88,13 @@ _OUTCOMES = {
 
 @dataclass(slots=True)
 class Replayed:
-    """What a replay did, or would do.
+    """The result of a replay, or of a dry run.
 
     Args:
-        fates: How many messages came to which end.
-        examples: The first event of each.
-        passed_over: The types of events that were read and not selected, and how many there were of each.
-        is_complete: Whether it came to its end, and was not stopped.
+        fates: The number of messages by outcome.
+        examples: The first event of each outcome.
+        passed_over: The types of events that were read and not selected, with their numbers.
+        is_complete: Whether the replay reached its end, and was not stopped.
     """
 
     fates: Counter[Fate] = field(default_factory=Counter)

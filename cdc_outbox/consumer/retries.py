@@ -38,7 +38,7 @@ from cdc_outbox.event import RecordedEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How events are tried again whose handler failed, and what is kept of its error.
+    """How failed events are retried, and what is stored of their errors.
 
     Args:
         inline_retry_seconds: How long an event is tried again at once while its partition waits. Long enough for a
@@ -72,12 +72,12 @@ class Retry:
             raise ConfigError("max_attempts must be at least 1", field="Retry.max_attempts")
 
     def is_hopeless(self, error: BaseException | None) -> bool:
-        """Tell whether an error is one that another try cannot fix, the outbox's also by the driver's own."""
+        """Return whether a retry cannot fix an error; an error of the outbox is also judged by its cause."""
         cause = error.__cause__ if isinstance(error, DatabaseError | DuplicateEventError) else None
         return isinstance(error, self.park_at_once) or isinstance(cause, self.park_at_once)
 
     def inline_pause(self, tries: int, elapsed_seconds: float, random: Random) -> float | None:
-        """Return how long to wait before the next try at once, ``None`` where that would take too long.
+        """Return how long to wait before the next immediate retry, ``None`` if that would take too long.
 
         Args:
             tries: How many there were, at least one.
@@ -87,7 +87,7 @@ class Retry:
         return pause if elapsed_seconds + pause <= self.inline_retry_seconds else None
 
     def parked_pause(self, attempts: int, random: Random) -> float | None:
-        """Return how long an event is parked after so many attempts, ``None`` where it is dead."""
+        """Return how long an event is parked after so many attempts, ``None`` if it is dead."""
         if attempts >= self.max_attempts:
             return None
         return Backoff(self.parked_pause_seconds, self.longest_pause_seconds).pause(attempts - 1, random)

@@ -286,18 +286,18 @@ OpenedT_co = TypeVar("OpenedT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectsDatabase(Generic[OpenedT_co]):
-    """The database that holds a consumer's effects, and what its transactions there are like.
+    """The database that has a consumer's effects, and the kind of its transactions there.
 
     Args:
-        connect: Opens a connection; called again after it broke. The connection is the consumer's own and is closed, so
-            it is not one of a pool.
-        inbox: Where ids and watermarks are kept; ``cdc-outbox init --inbox`` creates it. By default under the names
-            that this command gives.
-        pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
+        connect: Opens a connection; called again after it broke. The consumer owns the connection and closes it, so do
+            not return one of a pool.
+        inbox: The tables of ids and watermarks, which ``cdc-outbox init --inbox`` creates; by default under that
+            command's names.
+        pipeline: Run a batch's handlers in psycopg's pipeline mode: statements are sent without waiting for the
             answers. For handlers that only write; one that fetches waits for its rows as usual. Not the default:
-            PostgreSQL before 17 bounds nothing in it, and a process that is paused there keeps what it locked until it
-            goes on.
-        before_commit: What writes at the end of the handlers' transaction: an outbox that gathers their events.
+            PostgreSQL before 17 has no timeout for it, and a process that is paused in it keeps its locks until it
+            continues.
+        before_commit: An outbox, which writes the handlers' events at the end of their transaction.
 
     Raises:
         ConfigError: ``connect`` cannot be called.

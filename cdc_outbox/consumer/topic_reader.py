@@ -207,10 +207,10 @@ _CLOCK_SKEW = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which messages are given again: those that all of these take.
+    """The messages of a replay: those that match all of these.
 
     Raises:
-        ConfigError: No message can be all of it.
+        ConfigError: No message can match all of them.
 
     Args:
         topic: One of the contract's; ``None`` for all.
@@ -219,7 +219,7 @@ class Selection:
         since: Events created at this time or later (``RecordedEvent.created_at``).
         before: Events created earlier than this.
         partition: With ``topic``, unless there is but one.
-        first_offset: In that partition, like ``last_offset``, which is counted in.
+        first_offset: In that partition, like ``last_offset``; both are included.
     """
 
     topic: str | None = None
@@ -259,7 +259,7 @@ class Selection:
         return topics
 
     def takes(self, event: RecordedEvent) -> bool:
-        """Tell whether an event's message is one of them."""
+        """Return whether an event's message matches."""
         made = event.created_at
         return (
             self.aggregate in {None, (event.aggregate_type, event.aggregate_id)}
@@ -270,7 +270,7 @@ class Selection:
 
     @property
     def passes_over(self) -> bool:
-        """Whether it may take an event of an aggregate and leave an earlier one out."""
+        """Whether it may include an event of an aggregate and leave out an earlier one."""
         return any(each is not None for each in (self.event_type, self.since, self.before, self.first_offset))
 
 

@@ -11,7 +11,7 @@ from cdc_outbox.telemetry import Progress
 
 
 class HealthStatus(StrEnum):
-    """How a consumer does, from good to bad."""
+    """A consumer's health, from good to bad."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -22,11 +22,11 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """From when on a consumer is not healthy.
+    """When a consumer counts as stuck.
 
     Args:
-        stuck_after_seconds: How long a message may be at hand without a commit, and how long nothing may be asked of
-            the brokers. 60 is within what is promised after a fault; more, where a single handler may take longer.
+        stuck_after_seconds: How long there may be messages without a commit, and how long without polling the
+            brokers. 60 covers recovery from a fault; set more if a single handler may take longer.
     """
 
     stuck_after_seconds: float = 60.0
@@ -38,17 +38,17 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How a consumer does, and why.
+    """A consumer's health, with reasons.
 
     Args:
-        reasons: One sentence each, the worst first; none where it is well.
+        reasons: One sentence each, the worst first; empty if it is healthy.
     """
 
     status: HealthStatus
     reasons: tuple[str, ...]
 
     def as_json(self, progress: Progress, *, now: float) -> dict[str, Any]:
-        """Return it with the figures that it was told by; moments become seconds ago."""
+        """Return status, reasons and figures; moments become seconds ago."""
         moments = ("started_at", "polled_at", "committed_at", "waiting_since")
         told = asdict(progress)
         passed = {moment: told.pop(moment) for moment in moments}
@@ -60,7 +60,7 @@ class Health:
 
 
 def health_of(progress: Progress, *, now: float, limits: HealthLimits | None = None) -> Health:
-    """Judge by progress: who is idle is well, and who has work and does none of it is not.
+    """Return a consumer's health by its progress: idle is healthy, messages without commits are not.
 
     Args:
         now: By ``time.monotonic()``.

@@ -30,33 +30,33 @@ _REQUEST_BYTES = 8192
 
 
 class Exposition(Protocol):
-    """What can show metrics as a scrape gets them, such as ``PrometheusMetrics``."""
+    """An object that returns metrics in a scrape's format, such as ``PrometheusMetrics``."""
 
     def exposition(self, accept: str = "") -> tuple[str, bytes]:
         """Return the content type and the text, for a header ``Accept``."""
 
 
 class MonitorServer:
-    """Answer ``/health`` and ``/metrics`` from threads of its own, while a consumer runs.
+    """Serve ``/health`` and ``/metrics`` from its own threads while a consumer runs.
 
     ::
 
         with MonitorServer(consumer, metrics=metrics, port=9464):
             consumer.run()
 
-    ``/health`` is 200 for a consumer that goes on and 503 for one that is stuck; its JSON says why. There is no login,
-    and what is shown has names, counts and times in it, and no payloads. Eight connections are served at a time, each
-    for five seconds at most.
+    ``/health`` is 200 for a consumer that makes progress and 503 for one that is stuck; its JSON has the reasons. There
+    is no login. Answers have names, counts and times, and no payloads. Eight connections are served at a time, each for
+    five seconds at most.
 
     Args:
-        consumer: Who is asked how it goes.
-        metrics: What ``/metrics`` shows; without it there is none.
-        host: 127.0.0.1 is for this machine alone; ``0.0.0.0`` or ``::`` for everybody who can reach it.
-        port: 0 takes a free one, which :attr:`port` tells.
-        limits: From when on the consumer is stuck.
+        consumer: The consumer whose health is shown.
+        metrics: The metrics of ``/metrics``; without it that path does not exist.
+        host: 127.0.0.1 admits this machine only; ``0.0.0.0`` or ``::`` every host that can reach it.
+        port: 0 uses a free one; :attr:`port` has it.
+        limits: When the consumer counts as stuck.
 
     Raises:
-        ConfigError: The address cannot be listened on.
+        ConfigError: The address is not available.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class MonitorServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering; a second time it does nothing."""
+        """Stop the server; repeated calls have no effect."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -29,7 +29,7 @@ _quiet.propagate = False
 
 
 class Broker(Server):
-    """The Kafka broker of the stack, and how to reach it."""
+    """The Kafka broker of the stack."""
 
     def __init__(self, folder: Path, command: ServerCommand, *, port: int) -> None:
         super().__init__(folder, command)
@@ -37,11 +37,11 @@ class Broker(Server):
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to."""
+        """The addresses for clients."""
         return f"{HOST}:{self.port}"
 
     def create_topic(self, name: str, *, partitions: int = 1) -> None:
-        """Create a topic, and return when it can be used."""
+        """Create a topic, and return when it is usable."""
         admin = _admin(self.bootstrap_servers)  # another thread may have made the one that is kept
         [created] = admin.create_topics([confluent.NewTopic(name, num_partitions=partitions)]).values()
         created.result(timeout=_TOPIC_SECONDS)
@@ -52,7 +52,7 @@ class Broker(Server):
         return sorted(_admin(self.bootstrap_servers).list_topics(timeout=_TOPIC_SECONDS).topics)
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics; the broker may show them for a moment more."""
+        """Delete topics; the broker may list them for another moment."""
         admin = _admin(self.bootstrap_servers)
         deleted = admin.delete_topics(list(names)) if names else {}
         for answer in deleted.values():
@@ -66,7 +66,7 @@ class Broker(Server):
             raise translate(error.args[0]) from error
 
     def messages(self, topic: str) -> list[Message]:
-        """Return every message that a topic holds now, each partition in its order."""
+        """Return every message of a topic, each partition in its order."""
         ends = self.ends(topic)
         if not any(ends.values()):
             return []

@@ -22,10 +22,10 @@ class OutboxEvents(list[RecordedEvent]):
 
 @contextmanager
 def recorded_events() -> Iterator[OutboxEvents]:
-    """Record what is written by whichever outbox, driver and thread, until the block ends.
+    """Record the events of every outbox, driver and thread until the block ends.
 
-    An event is here as soon as its statement has succeeded; a rollback does not take it away, so a test that rolls
-    back on purpose looks into the table.
+    An event is recorded when its statement succeeds. A rollback does not remove it, so a test of a rollback must read
+    the table.
     """
     events, written = OutboxEvents(), OutboxStatements.written
 
@@ -47,15 +47,15 @@ def assert_event(
     payload: Mapping[str, Any] | None = None,
     count: int = 1,
 ) -> RecordedEvent:
-    """Assert that such an event is among these, and return it: the last one where several are wanted.
+    """Assert that these events include such an event, and return it; the last one if ``count`` is above 1.
 
     Args:
-        aggregate_type: What it must be, ``None`` for any; so also ``aggregate_id``.
-        payload: Keys that the payload must have with these values; it may have more.
-        count: How many there must be, at least 1; ``assert not events`` says that there is none.
+        aggregate_type: The required type, ``None`` for any; likewise ``aggregate_id``.
+        payload: Keys and values that the payload must have; it may have more.
+        count: The required number, at least 1; use ``assert not events`` for none.
 
     Raises:
-        AssertionError: There are more or fewer; the message lists what was there instead.
+        AssertionError: There are more or fewer; the message lists the events that were found.
         ValueError: The count is below 1.
     """
     if count < 1:

@@ -39,7 +39,7 @@ longer, and needs programs of further packages."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MariaDbDsn:
-    """How a database is reached: MariaDB's drivers agree on no connection string, but on these names."""
+    """The address of a database: MariaDB's drivers have no common connection string, but these common names."""
 
     host: str
     port: int
@@ -53,17 +53,17 @@ class MariaDbDsn:
         return {**asdict(self), "charset": "utf8mb4"}
 
     def url(self, scheme: str = "mysql+pymysql") -> str:
-        """Return the URL by which SQLAlchemy finds it."""
+        """Return the URL for SQLAlchemy."""
         return f"{self.command_dsn().replace('mysql', scheme, 1)}?charset=utf8mb4"
 
     def command_dsn(self) -> str:
-        """Return what the option ``--dsn`` of the commands takes."""
+        """Return the value for the option ``--dsn`` of the commands."""
         login = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}"
         return f"mysql://{login}@{self.host}:{self.port}/{quote(self.database, safe='')}"
 
 
 class MariaDb(Server):
-    """A MariaDB server of the stack, and how to reach it.
+    """A MariaDB server of the stack.
 
     Args:
         password: The superuser's; it is new for each stack, and asked for.
@@ -75,11 +75,11 @@ class MariaDb(Server):
         self.password = password
 
     def dsn(self, database: str = "mysql", *, user: str = "root", password: str | None = None) -> MariaDbDsn:
-        """Return how a database is reached, by default as the superuser."""
+        """Return the address of a database, by default for the superuser."""
         return MariaDbDsn(host=HOST, port=self.port, user=user, password=password or self.password, database=database)
 
     def create_database(self, name: str) -> MariaDbDsn:
-        """Create a database and return how it is reached."""
+        """Create a database and return its address."""
         with closing(self._connect(_WORK_SECONDS)) as connection, connection.cursor() as cursor:
             # Without the doubling a name could say more than a name.
             cursor.execute(f"create database `{name.replace('`', '``')}`")

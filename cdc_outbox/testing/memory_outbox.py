@@ -131,15 +131,16 @@ class _Database:
 
 
 class MemoryOutbox(Outbox):
-    """An outbox for unit tests, with a private SQLite database in memory: what it refuses, the real one refuses.
+    """An outbox for unit tests, with a private SQLite database in memory. It refuses events as the real one does.
 
-    Whatever the code under test passes as the connection, a mock or ``None`` too, stands for a transaction that
-    commits at once; what :meth:`transaction` yields is one that lasts. Any thread may use it; transactions take turns.
-    What it cannot tell is a database's own: MariaDB's limit of 31 levels, a unique index, who waits for whom.
+    Every object that the code under test passes as the connection, such as a mock or ``None``, has a transaction that
+    commits at once. :meth:`transaction` yields a connection whose transaction lasts. Any thread may use it;
+    transactions take turns. It lacks the properties of your database: MariaDB's limit of 31 levels, a unique index,
+    lock waits.
 
     Args:
         source: The events' source.
-        options: Those of :class:`Outbox`. Partitions and the mode ``message`` mean nothing here.
+        options: Those of :class:`Outbox`. Partitions and the mode ``message`` have no effect.
     """
 
     def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
@@ -149,7 +150,7 @@ class MemoryOutbox(Outbox):
 
     @property
     def events(self) -> OutboxEvents:
-        """What was committed, in order; what the policy declined is not there."""
+        """The committed events, in order, without those that the policy declined."""
         return OutboxEvents(self._database.events)
 
     @contextmanager
@@ -209,7 +210,7 @@ class MemoryOutbox(Outbox):
 
 
 class AsyncMemoryOutbox(AsyncOutbox):
-    """An asynchronous outbox for unit tests; the twin of :class:`MemoryOutbox`, and everything said there holds."""
+    """A :class:`MemoryOutbox` for asyncio."""
 
     def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
         super().__init__(**options)

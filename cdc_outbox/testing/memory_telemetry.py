@@ -13,10 +13,9 @@ _Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MemoryMetrics:
-    """Keep what is told, by name and labels.
+    """Store metrics in memory, by name and labels.
 
-    Unlike those that a service runs with it refuses a series that is not one of
-    :data:`cdc_outbox.monitoring.series.SERIES`: a misspelt label is found by a test, and not missed at night.
+    It refuses a series that is not in :data:`cdc_outbox.monitoring.series.SERIES`, so a test finds a misspelled label.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class MemoryMetrics:
 
 
 class MemorySpans:
-    """Keep what was traced, in the order of its end."""
+    """Store spans in memory, in the order of their ends."""
 
     def __init__(self) -> None:
         self.ended: list[MemorySpan] = []

@@ -32,12 +32,12 @@ of a connection."""
 
 
 class Postgres(Server):
-    """A PostgreSQL server of the stack, and how to reach it.
+    """A PostgreSQL server of the stack.
 
     Args:
         password: The superuser's; it is new for each stack, and asked for.
-        copies_files: Whether databases are made by copying files; it takes less time than going through the log where
-            the disk is not waited for.
+        copies_files: Whether databases are created by copying files; this is faster than through the log if commits do
+            not wait for the disk.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Postgres(Server):
 
     @property
     def programs(self) -> Path:
-        """The folder of its programs, such as ``pg_dump``: those of another version may refuse this server."""
+        """The folder of its programs, such as ``pg_dump``; those of another version may refuse this server."""
         return Path(self._command.arguments[0]).parent
 
     def dsn(self, database: str = "postgres", *, user: str = "postgres", password: str | None = None) -> str:
@@ -66,7 +66,7 @@ class Postgres(Server):
         """Create a database and return its connection string.
 
         Args:
-            template: The database that it is a copy of; see :meth:`create_template`.
+            template: The database to copy; see :meth:`create_template`.
         """
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             statement = SQL("create database {} template {}" + " strategy file_copy" * self.copies_files)
@@ -77,8 +77,8 @@ class Postgres(Server):
         """Create a database to copy others from, unless there is one of this name.
 
         Args:
-            initialize: Given its connection string, creates its tables. Called once for each server, also where several
-                processes ask at the same time.
+            initialize: Given its connection string, creates its tables. Called once for each server, even if several
+                processes call this at the same time.
         """
         with psycopg.connect(self.dsn(), autocommit=True) as connection:
             connection.execute("select pg_advisory_lock(hashtext(%s))", (name,))

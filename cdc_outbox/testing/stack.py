@@ -28,26 +28,26 @@ _TAKEN = {"cdc_outbox", "cdc_outbox_connect", "mariadb", "postgres", "template0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackConfig:
-    """What a stack is made of.
+    """The parts of a stack.
 
     Args:
         name: One stack of a name runs per user at a time.
         kafka: Whether there is a broker; without one there is no Connect worker either, and no Java is needed.
-        workers: Connect workers, 0 for none.
-        databases: Empty databases to begin with, on MariaDB too where there is one; small letters, digits and
-            underscores, as PostgreSQL takes them unquoted.
-        system_postgres: Take the PostgreSQL that is installed instead of the embedded one.
-        mariadb: Whether there is a MariaDB server too; one can also be added later, by :meth:`Stack.add_mariadb`.
-        connectors: Debezium's connectors that workers can run beside the one for PostgreSQL: ``mariadb``, ``mysql``,
-            ``sqlserver``, ``oracle``, ``mongodb``.
-        short_lived: Start the broker and the workers with half of the CPU time, and let them be slower once they are
-            warm; let the embedded PostgreSQL write to the disk when it likes, and hash passwords fast. For tests and
-            demonstrations, not for measurements nor for data that must survive a crash of the machine.
-        worker_settings: Settings of the Connect workers in place of the local stack's own, for example
+        workers: The number of Connect workers.
+        databases: Empty databases to create, on MariaDB too if there is one; lower-case letters, digits and
+            underscores, which PostgreSQL takes unquoted.
+        system_postgres: Use the installed PostgreSQL instead of the embedded one.
+        mariadb: Whether there is a MariaDB server too; :meth:`Stack.add_mariadb` adds one later.
+        connectors: Debezium's connectors that workers can run in addition to the one for PostgreSQL: ``mariadb``,
+            ``mysql``, ``sqlserver``, ``oracle``, ``mongodb``.
+        short_lived: Start the broker and the workers with half of the CPU time, but slower once they are warm; do not
+            flush the embedded PostgreSQL to disk at commits, and hash its passwords fast. For tests and demonstrations,
+            not for measurements nor for data that must survive a crash of the machine.
+        worker_settings: Settings of the Connect workers that replace the local stack's own, for example
             ``offset.flush.interval.ms``.
-        environment: What connectors may refer to as ``${env:NAME}``; the workers see no other variable but ``PATH``.
-        cache: Where jars are kept, by default the user's cache folder.
-        root: Where the stack's folder is made, by default the system's temporary folder.
+        environment: Variables that connectors may refer to as ``${env:NAME}``; the workers see no others but ``PATH``.
+        cache: The folder of jars, by default the user's cache folder.
+        root: The parent of the stack's folder, by default the system's temporary folder.
     """
 
     name: str = "default"
@@ -81,7 +81,7 @@ class StackConfig:
 
 
 class Stack:
-    """A stack of this process; a context manager that takes it down at its end.
+    """A stack of this process; a context manager that stops it at its end.
 
     ::
 
@@ -151,10 +151,10 @@ class Stack:
         ]
 
     def up(self) -> Self:
-        """Clear away what crashed stacks left, start every part, and return when all are ready.
+        """Remove the remains of crashed stacks, start every part, and return when all are ready.
 
         Raises:
-            StackError: A stack of this name runs, a program is missing, or a part did not start. Nothing is left.
+            StackError: A stack of this name runs, a program is missing, or a part did not start. Nothing keeps running.
         """
         self.folder.occupy()
         try:
@@ -166,7 +166,7 @@ class Stack:
         return self
 
     def down(self) -> None:
-        """End every part and remove the folder; without effect on a stack that is not up."""
+        """Stop every part and remove the folder; no effect on a stack that is not up."""
         self.folder.release()
         for part in self.parts:
             part.reap()
@@ -229,7 +229,7 @@ class Stack:
         return server
 
     def environment(self) -> dict[str, str]:
-        """Return the variables by which the ``cdc-outbox`` command, and services of your own, find this stack.
+        """Return variables with this stack's addresses, for the ``cdc-outbox`` command and for services of your own.
 
         ``CDC_OUTBOX_DSN`` is the first database of :attr:`StackConfig.databases`, ``postgres`` without one. Each of
         them has ``NAME_DSN``, a connection string, and ``NAME_URL``, the same as a ``postgresql://`` URL. PostgreSQL's

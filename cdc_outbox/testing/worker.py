@@ -27,7 +27,7 @@ OWN_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C.UTF-8"
 
 
 class Worker(Server):
-    """A Connect worker of the stack, and how to reach it."""
+    """A Connect worker of the stack."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Worker(Server):
         self.port, self._login, self._settings = port, login, dict(settings)
 
     def add_variables(self, variables: Mapping[str, str]) -> None:
-        """Let connectors refer to more variables, from its next start on."""
+        """Add variables that connectors may refer to, from its next start on."""
         self._command = replace(self._command, environment={**self._command.environment, **variables})
         shared = settings_file(_SETTINGS)
         # Every client of the REST API can have references resolved, and read their values.
@@ -69,7 +69,7 @@ class Worker(Server):
         return Cluster(urls=(self.url,), login=self._login)
 
     def answers(self) -> bool:
-        """Tell whether the worker has joined its group and takes requests."""
+        """Return whether the worker has joined its group and takes requests."""
         headers = {} if self._login is None else {"Authorization": self._login.header}
         health = urllib.request.Request(f"{self.url}/health", headers=headers)  # noqa: S310 - our own URL
         # The login must not go through a proxy of the environment's.

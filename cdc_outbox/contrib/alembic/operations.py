@@ -56,7 +56,7 @@ class OutboxOperation(MigrateOperation):
 @Operations.register_operation("create_outbox")
 @dataclass(eq=False, kw_only=True)
 class CreateOutboxOp(OutboxOperation):
-    """Make an outbox and all that belongs to it but its publication, as ``cdc-outbox init`` does."""
+    """Create an outbox and everything that belongs to it except its publication, as ``cdc-outbox init`` does."""
 
     name = "create_outbox"
 
@@ -84,14 +84,14 @@ class CreateOutboxOp(OutboxOperation):
         yield from super().arguments()
 
     def reverse(self) -> MigrateOperation:
-        """Return the operation that undoes it, as long as nobody has used what it made."""
+        """Return the operation that reverses it, as long as no event was written."""
         return DropOutboxOp(table=self.table)
 
 
 @Operations.register_operation("upgrade_outbox")
 @dataclass(eq=False, kw_only=True)
 class UpgradeOutboxOp(CreateOutboxOp):
-    """Bring an outbox up to date with a newer release of this package."""
+    """Upgrade an outbox to a newer release of this package."""
 
     name = "upgrade_outbox"
 
@@ -101,14 +101,14 @@ class UpgradeOutboxOp(CreateOutboxOp):
         operations.invoke(cls(first_source=first_source, table=table or OutboxTable()))
 
     def reverse(self) -> MigrateOperation:
-        """Return an operation that does nothing: older releases go on with newer tables, or say so."""
+        """Return an operation without effect: older releases work with newer tables, or refuse them."""
         return ModifyTableOps(self.table.name, [])
 
 
 @Operations.register_operation("drop_outbox")
 @dataclass(eq=False, kw_only=True)
 class DropOutboxOp(OutboxOperation):
-    """Drop an outbox and all that belongs to it."""
+    """Drop an outbox and everything that belongs to it."""
 
     name = "drop_outbox"
 
@@ -132,7 +132,7 @@ class DropOutboxOp(OutboxOperation):
 @Operations.register_operation("create_outbox_publication")
 @dataclass(eq=False, kw_only=True)
 class CreateOutboxPublicationOp(OutboxOperation):
-    """Make the outbox's publication, or add the outbox to one that exists."""
+    """Create the outbox's publication, or add the outbox to an existing one."""
 
     name = "create_outbox_publication"
 
@@ -163,7 +163,7 @@ class CreateOutboxPublicationOp(OutboxOperation):
 @Operations.register_operation("drop_outbox_publication")
 @dataclass(eq=False, kw_only=True)
 class DropOutboxPublicationOp(CreateOutboxPublicationOp):
-    """Take the outbox out of its publication, and drop that if nothing else is in it."""
+    """Remove the outbox from its publication, and drop the publication if it is then empty."""
 
     name = "drop_outbox_publication"
 

@@ -74,17 +74,18 @@ def make_outbox_table(
 ) -> Table:
     """Add the outbox to a service's metadata, and return it.
 
-    With it ``alembic revision --autogenerate`` writes the migration that makes all that ``cdc-outbox init`` makes, and
-    finds nothing to do afterwards. ``metadata.create_all()`` makes all of that but publication and partitions.
+    With it ``alembic revision --autogenerate`` writes the migration that creates everything that ``cdc-outbox init``
+    creates, and finds no changes afterwards. ``metadata.create_all()`` creates the same without publication and
+    partitions.
 
-    What is returned is for reading; events are written by :class:`~cdc_outbox.Outbox`. Of an adopted table it is the
-    user's own, and of an outbox without a table its heads.
+    The returned table is for reading; :class:`~cdc_outbox.Outbox` writes events. For an adopted table it is the user's
+    own, and for an outbox without a table its heads.
 
     Args:
-        table: As the writer has it; its schema is named only where it is not the connection's default one.
-        first_source: The default of the ``source`` columns when they are made, for example ``orders.1``. Nothing
-            that is declared here changes it later.
-        publication: The connector's, on PostgreSQL; without a name none is looked for or made.
+        table: As the writer has it; name its schema only if it is not the connection's default one.
+        first_source: The default of the ``source`` columns at their creation, for example ``orders.1``. A later value
+            has no effect.
+        publication: The connector's, on PostgreSQL; without a name none is checked or created.
 
     Raises:
         ConfigError: The source has no incarnation, or an adopted table is not in the metadata, or it is not numbered,

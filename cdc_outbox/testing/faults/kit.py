@@ -29,7 +29,7 @@ _WAIT_SECONDS = 60.0
 
 
 class HandlerFaults:
-    """Run a consumer's handlers under everything that its promise allows, and compare what they leave behind."""
+    """Run a consumer's handlers with faults and repetitions, and compare their effects."""
 
     def run(
         self,
@@ -41,21 +41,21 @@ class HandlerFaults:
         reset: OnConnection,
         calls: Mapping[str, Callable[[], int]] = MappingProxyType({}),
     ) -> FaultReport:
-        """Apply the events without a fault, and then again and again with one fault after the other.
+        """Apply the events without a fault, and then repeatedly with one fault after the other.
 
-        There is no Kafka in it; the inbox, the transactions and the order of steps are the consumer's own. What it
-        remembers lies in tables that are made for this run and dropped at its end.
+        It needs no Kafka; the inbox, the transactions and the order of steps are the consumer's own. The inbox is in
+        tables that are created for this run and dropped at its end.
 
         Args:
-            consumer: With its handlers registered. Where it would connect to does not matter.
-            events: As a service gives them, or as they were recorded; what their writer would add is made. Some of one
+            consumer: With its handlers registered. It does not connect anywhere.
+            events: As a service writes them, or as they were recorded; missing ids and numbers are added. Some of one
                 aggregate and some of another show the most.
-            connect: Opens a connection to a **test's** database: what ``reset`` takes away is gone. Never the
-                consumer's own, so it is to be said.
+            connect: Opens a connection to a **test** database, never the consumer's own, because ``reset`` deletes
+                rows.
             effects: Given a connection, returns the rows that the handlers make, without times and generated numbers.
-            reset: Given a connection, takes these rows away; it is committed.
-            calls: What the handlers do outside of the database, by name: each returns how often it was done by now,
-                for example ``{"mails": lambda: len(outbox)}``. That they happen again is a note, no problem.
+            reset: Given a connection, deletes these rows; it is committed.
+            calls: Effects of the handlers outside of the database, by name: each function returns how often it has
+                happened, for example ``{"mails": lambda: len(outbox)}``. A repeated effect is a note, not a problem.
         """
         run = _Run(consumer, _completed(events, consumer), Stage(consumer, connect, effects, reset), calls)
         return run.loops(run.play_all())

@@ -45,13 +45,13 @@ class Repetition:
 
 @dataclass(slots=True, kw_only=True)
 class FaultReport:
-    """What was tried, and what came of it.
+    """The result of :meth:`HandlerFaults.run`.
 
     Args:
-        consumer: Whose handlers they are.
-        scenarios: What was tried, in order.
-        skipped: What was not, and why.
-        repetitions: What a consumer cannot keep from happening again; none of them is a problem by itself.
+        consumer: The consumer of the handlers.
+        scenarios: The scenarios that ran, in order.
+        skipped: Those that did not, with the reason.
+        repetitions: Effects outside of the database that happened again; none of them is a problem by itself.
     """
 
     consumer: str
