@@ -1,8 +1,8 @@
-"""Run both services on a real stack, kill a consumer and the Connect worker on the way, and count what is left.
+"""Run both services on a real stack, kill a consumer and the Connect worker meanwhile, and count the results.
 
-`./infra/demo` makes the environment and calls this. It exits 1 if an effect happened twice, was lost, came out of
-order or out of nothing, or if a kill did not hit with events in flight: on a slow machine the writers go on until
-both have.
+`./infra/demo` creates the environment and calls this. It exits with 1 if an effect happened twice, was lost, was out of
+order or had no committed order, or if there were no events in flight at a kill. On a slow machine the writers continue
+until there were at both kills.
 """
 
 import os
@@ -35,20 +35,19 @@ CONTRACT = load_contract(HERE / "orders.contract.json")
 
 ORDERS, CUSTOMERS, WRITERS = 2_000, 200, 4
 WAVES, WAVE_SECONDS = 12, 1.5
-"""Orders come in waves, as they do: each at full speed, and a rest behind it."""
+"""Orders come in waves: each at full speed, then a pause."""
 MOST = 10
-"""How many times as many orders may be placed until both kills have hit."""
+"""The writers may place so many times ORDERS until both kills have hit."""
 CONSUMER_DIES_AFTER, WORKER_DIES_AFTER = 0.2, 0.5
-"""Of the orders committed."""
+"""Shares of ORDERS that are committed before each kill."""
 IN_FLIGHT = 30
-"""Events. A victim is halted until so many lie before it, and killed then, so that the kill hits something on a fast
-machine and on a slow one."""
+"""Events. A process is paused until so many wait for it, and then killed, so that a kill hits events in flight."""
 SHIPPED_SECONDS = 120
 """How long the last orders may take."""
 
 
 class Demo:
-    """The two services, the stack below them, and what can be asked while they run."""
+    """The two services and their stack, with queries about their state."""
 
     def __init__(self, stack: Stack, passwords: dict[str, str]) -> None:
         self.stack = stack
@@ -63,13 +62,13 @@ class Demo:
         self._admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers, "log_level": 0})
 
     def set_up(self) -> None:
-        """Create tables and roles, and deploy the connector, all by the command that users have."""
+        """Create tables and roles, and deploy the connector, all with the ``cdc-outbox`` command."""
         self.make("schema.sql", "connectors/orders.yaml", dsn=self.orders_admin)
         self.make("shipping.sql", "--inbox", "--consumer-role=shipping_consumer", dsn=self.shipping_admin)
         self.command("deploy-connector", "connectors/orders.yaml", "--stable-for=3s", dsn=self.orders_admin)
 
     def make(self, file: str, *what: str, dsn: str) -> None:
-        """Create what the package needs in a database, then its roles, then the service's own tables."""
+        """Create the package's tables in a database, then its roles, then the service's own tables."""
         self.command("init", *what, dsn=dsn)
         grants = self.command("init", *what, "--grants", dsn=dsn, output=subprocess.PIPE)
         self.run_sql(grants + (HERE / file).read_text(), dsn)
@@ -87,7 +86,7 @@ class Demo:
         return done.stdout or ""
 
     def run_sql(self, text: str, dsn: str) -> None:
-        """Run what psql would run, with its variables."""
+        """Run a script for psql, with its variables."""
         with psycopg.connect(dsn, autocommit=True) as connection:
             for name, password in self.passwords.items():
                 text = text.replace(f":'{name}_password'", Literal(password).as_string(connection))
@@ -125,7 +124,7 @@ class Demo:
         return [CONTRACT.event_of(message) for message in self.stack.broker.messages(TOPIC)]
 
     def group_lag(self) -> int:
-        """Return how many messages lie behind the group's committed offsets."""
+        """Return the lag of the group's committed offsets, in messages."""
         ends = self.stack.broker.ends(TOPIC)
         wanted = ConsumerGroupTopicPartitions("shipping", [TopicPartition(TOPIC, partition) for partition in ends])
         [future] = self._admin.list_consumer_group_offsets([wanted]).values()
@@ -138,7 +137,7 @@ class Demo:
         return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
 
     def close(self) -> None:
-        """End what the demo started beside the stack."""
+        """Stop the consumers."""
         for consumer in self.consumers:
             if consumer.poll() is None:
                 consumer.kill()
@@ -166,11 +165,11 @@ def main() -> int:
 
 
 def show() -> tuple[list[str], Evidence]:
-    """Run the two services on a stack of their own; return what went wrong on the way, and what was left."""
+    """Run the two services on a new stack; return failures and counts."""
     passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "consumer")}
     environment = {"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]}
     config = StackConfig(name=f"demo-{os.getpid()}", short_lived=True, environment=environment)
-    say("starting PostgreSQL, Kafka and Connect (the first time ever, their jars are fetched)")
+    say("starting PostgreSQL, Kafka and Connect (the first start downloads jars)")
     with Stack(config) as stack:
         demo = Demo(stack, passwords)
         try:
@@ -183,7 +182,7 @@ def show() -> tuple[list[str], Evidence]:
 
 
 def run(demo: Demo) -> list[str]:
-    """Write, consume and kill, until every committed order is shipped; return what went wrong."""
+    """Write, consume and kill until every committed order is shipped; return failures."""
     say(f"{WRITERS} writers place {ORDERS:,} orders of {CUSTOMERS} customers, one in ten is rolled back; 2 consumers")
     demo.start_consumer()
     demo.start_consumer()
@@ -203,9 +202,9 @@ def run(demo: Demo) -> list[str]:
     codes = [consumer.wait(timeout=30) for consumer in survivors]
     missed = [victim for victim, hit in hits.items() if not hit]
     return [
-        *(f"nothing was in flight when {victim} was killed, which proves nothing" for victim in missed),
+        *(f"no events were in flight when {victim} was killed, so the kill proves nothing" for victim in missed),
         *([f"not every order was shipped within {SHIPPED_SECONDS} s"] if late else []),
-        *([f"the consumers ended with {codes}, and not with 0"] if any(codes) else []),
+        *([f"the consumers exited with {codes} instead of 0"] if any(codes) else []),
     ]
 
 
@@ -221,7 +220,7 @@ def write(dsn: str, writer: int, killed: threading.Event) -> None:
 
 
 def numbers(killed: threading.Event) -> Iterator[int]:
-    """Return a writer's share of the orders, in waves; and more at the same pace until both kills have hit."""
+    """Yield a writer's orders, in waves, and more at the same pace until both kills have hit."""
     share, start = ORDERS // WRITERS, time.monotonic()
     for number in range(MOST * share):
         if number >= share and killed.is_set():
@@ -232,37 +231,37 @@ def numbers(killed: threading.Event) -> Iterator[int]:
 
 
 def kill_consumer(demo: Demo) -> bool:
-    """Kill a consumer while messages lie before it, and start another."""
+    """Kill a consumer while messages wait for it, and start another."""
     wait_for(demo.committed, at_least=int(ORDERS * CONSUMER_DIES_AFTER), seconds=60)
     # On a slow machine they may still be starting.
     wait_for(demo.busy_consumers, at_least=len(demo.consumers), seconds=120)
     victim = demo.consumers[0]
     victim.send_signal(signal.SIGSTOP)
-    # The other consumer goes on with its own share meanwhile: what stays is on its way to the halted one.
+    # The other consumer continues with its partitions: the rest waits for the paused one.
     wait_for(demo.unshipped, at_least=IN_FLIGHT, seconds=20)
     victim.kill()
     victim.wait()
     lag = min(demo.unshipped(), demo.group_lag())
-    say(f"kill -9 of a consumer, with {lag} messages in the topic that it had not shipped; another one starts")
+    say(f"kill -9 of a consumer, with {lag} messages in the topic that it had not shipped; starting another one")
     demo.start_consumer()
     return lag > 0
 
 
 def kill_worker(demo: Demo) -> bool:
-    """Kill the Connect worker while committed events lie before it, and start it again."""
+    """Kill the Connect worker while committed events wait for it, and start it again."""
     worker = demo.stack.workers[0]
     wait_for(demo.committed, at_least=int(ORDERS * WORKER_DIES_AFTER), seconds=60)
     worker.pause()
     wait_for(demo.unpublished, at_least=IN_FLIGHT, seconds=20)
     worker.kill()
     lag = demo.unpublished()
-    say(f"kill -9 of the Connect worker, with {lag} committed events not yet in the topic; it starts again")
+    say(f"kill -9 of the Connect worker, with {lag} committed events not yet in the topic; starting it again")
     worker.start()
     return lag > 0
 
 
 def wait_for(look: Callable[[], int], *, seconds: float, at_least: int = 1) -> int:
-    """Look again and again until there is enough, or the time is over; return the last look."""
+    """Repeat a query until it returns enough, or the time is over; return its last result."""
     deadline = time.monotonic() + seconds
     while True:
         seen = int(look())
@@ -273,7 +272,7 @@ def wait_for(look: Callable[[], int], *, seconds: float, at_least: int = 1) -> i
 
 @contextmanager
 def progress(demo: Demo) -> Iterator[None]:
-    """Say every two seconds how far things are."""
+    """Print the progress every two seconds."""
     over = threading.Event()
 
     def watch() -> None:
@@ -298,7 +297,7 @@ def count(connection: psycopg.Connection, query: LiteralString) -> int:
 
 
 def say(text: str) -> None:
-    """Tell the person in front of the screen."""
+    """Print a line at once."""
     print(text, flush=True)
 
 

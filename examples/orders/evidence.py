@@ -1,4 +1,4 @@
-"""What a run of the demo left in the two databases and in the topic, and the verdict from nothing else."""
+"""Count what a run of the demo left in the two databases and in the topic, and judge by that alone."""
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -36,22 +36,22 @@ class Evidence:
         return not (self.twice or self.lost or self.ghosts or self.out_of_order or self.gaps)
 
     def table(self) -> str:
-        """Return what a person reads."""
+        """Return the counts as a table."""
         counts = [
             ("orders committed", self.committed, "rows in the orders table"),
-            ("rolled back on purpose", self.rolled_back, "ids of orders that were given out and are not there"),
+            ("rolled back on purpose", self.rolled_back, "order ids without a row"),
             ("messages in Kafka", self.messages, "read from the first to the last offset"),
-            ("duplicates delivered", self.duplicates, "messages whose id had come before: the killed worker's repeats"),
+            ("duplicates delivered", self.duplicates, "messages with a known id, sent again after the kill"),
             ("effects", self.effects, "rows in the shipments table"),
             ("effects twice", self.twice, "orders shipped more than once"),
             ("lost", self.lost, "committed orders without a shipment"),
             ("ghosts", self.ghosts, "messages or shipments of orders that were never committed"),
-            ("out of order", self.out_of_order, "shipped, or first in Kafka, after a later one of its customer"),
+            ("out of order", self.out_of_order, "orders published or shipped after a later one of their customer"),
             ("gaps", self.gaps, "numbers missing between a customer's first and last event"),
         ]
         lines = [f"  {name:<24}{count:>8,}   {meaning}" for name, count, meaning in counts]
         times = f"p50 {self.p50_seconds * 1000:,.0f} ms, p99 {self.p99_seconds * 1000:,.0f} ms"
-        lines.append(f"  {'commit to effect':<24}{times}   by PostgreSQL's commit times; the kills are in it")
+        lines.append(f"  {'commit to effect':<24}{times}   by PostgreSQL's commit times, including the kills")
         return "\n".join(lines)
 
 
@@ -87,14 +87,14 @@ def gather(*, orders_dsn: str, shipping_dsn: str, broker: Broker, contract: Wire
 
 
 def _first_seen(messages: list[RecordedEvent]) -> list[tuple[str, int]]:
-    """Return customer and number of each event where it comes for the first time."""
+    """Return customer and number of each event's first message."""
     seen: set[str | None] = set()
     first = [event for event in messages if not (event.id in seen or seen.add(event.id))]  # type: ignore[func-returns-value]
     return [(event.aggregate_id, event.sequence or 0) for event in first]
 
 
 def _descents(numbers: list[tuple[Any, int]]) -> int:
-    """Count the numbers that come after a higher one of the same customer."""
+    """Count the numbers that follow a higher one of the same customer."""
     highest: dict[Any, int] = defaultdict(int)
     descents = 0
     for customer, number in numbers:

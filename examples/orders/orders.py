@@ -1,4 +1,4 @@
-"""The service that takes orders: an order and its event in one transaction."""
+"""The orders service: an order and its event in one transaction."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ outbox = Outbox(spec=load_spec(Path(__file__).parents[2] / "connectors/orders.ya
 
 
 def place_order(connection: psycopg.Connection, customer: int, total_cents: int) -> RecordedEvent:
-    """Take an order and say so; both happen when the caller's transaction commits, or neither."""
+    """Insert an order and its event; both are committed with the caller's transaction, or neither."""
     [order] = connection.execute(
         "insert into orders (customer, total_cents) values (%s, %s) returning id", (customer, total_cents)
     ).fetchall()

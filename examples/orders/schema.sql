@@ -1,6 +1,6 @@
--- The orders service's own table. `cdc-outbox init connectors/orders.yaml` has made the outbox beside it, and what
--- `cdc-outbox init connectors/orders.yaml --grants` prints has made the roles.
--- Passwords come from outside: psql -v writer_password=… -v connector_password=…
+-- The orders service's own table. `cdc-outbox init connectors/orders.yaml` creates the outbox, and the statements of
+-- `cdc-outbox init connectors/orders.yaml --grants` create the roles.
+-- Pass the passwords as variables: psql -v writer_password=… -v connector_password=…
 create table orders (
     id bigint generated always as identity primary key,
     customer integer not null,

@@ -1,6 +1,6 @@
--- The shipping service's own table. `cdc-outbox init --inbox` has made the inbox beside it, and what
--- `cdc-outbox init --inbox --grants --consumer-role shipping_consumer` prints has made the role.
--- There is no unique key on order_id, so that an effect that happened twice would be seen.
+-- The shipping service's own table. `cdc-outbox init --inbox` creates the inbox, and the statements of
+-- `cdc-outbox init --inbox --grants --consumer-role shipping_consumer` create the role.
+-- order_id has no unique key, so that an effect that happened twice would be visible.
 create table shipments (
     id bigint generated always as identity primary key,
     order_id bigint not null,
