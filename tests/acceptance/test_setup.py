@@ -46,7 +46,7 @@ def setup(machine: Path, *purpose: str, **streams: Any) -> "subprocess.Completed
 
 @pytest.mark.parametrize(
     ("purpose", "packages", "reason"),
-    [((), FOR_ALL, "Python 3.11, Java 17 and Maven are needed"), (("tests",), FOR_TESTS, "MariaDB")],
+    [((), FOR_ALL, "Python 3.11, Java 17 and Maven are required"), (("tests",), FOR_TESTS, "MariaDB")],
 )
 def test_who_is_not_root_is_told_in_one_sentence(
     purpose: tuple[str, ...], packages: str, reason: str, machine: Path
@@ -57,7 +57,7 @@ def test_who_is_not_root_is_told_in_one_sentence(
     done = setup(machine, *purpose)
     assert done.returncode == 1
     [sentence] = done.stderr.splitlines()
-    assert sentence.startswith(f"setup: please install {packages} (")
+    assert sentence.startswith(f"setup: install {packages} (")
     assert reason in sentence
     assert sentence.endswith("or run this as root")
 
