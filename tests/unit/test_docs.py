@@ -1,12 +1,14 @@
 """What ``docs/`` shows of tests and of a contract is executed, as it stands there."""
 
 import re
+import shlex
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
+import click
 import psycopg
 import pytest
 
@@ -19,11 +21,13 @@ from cdc_outbox import (
     TransactionConflictError,
     WireContract,
 )
+from cdc_outbox.cli import cli
 from cdc_outbox.consumer.item import item_of
 from cdc_outbox.consumer.parked_events import Reason
 from cdc_outbox.message import Message
 
 DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS.parent / "README.md", DOCS.parent / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
 WRITING, CONSUMING = ((DOCS / name).read_text() for name in ("writing.md", "consuming.md"))
 
 
@@ -78,6 +82,39 @@ def test_the_readme_links_to_every_page() -> None:
     readme = (DOCS.parent / "README.md").read_text()
     missing = [page.name for page in DOCS.rglob("*.md") if f"({page.relative_to(DOCS.parent)}" not in readme]
     assert missing == []
+
+
+def shown_commands(page: Path) -> list[list[str]]:
+    """Return the words of each `cdc-outbox` command in the blocks of a page."""
+    blocks = "".join(
+        re.findall(r"^ *```(?:sh|text|console)?\n(.*?)^ *```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    )
+    lines = re.findall(r"^ *(?:\$ )?cdc-outbox (.+)$", blocks.replace("\\\n", " "), re.MULTILINE)
+    return [shlex.split(re.split(r" [|<>] | 2> ", line)[0], comments=True) for line in lines]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_shown_command_has_the_options_that_are_shown(page: Path) -> None:
+    for words in shown_commands(page):
+        command: click.Command = cli
+        context = click.Context(cli)
+        for word in words:
+            if not isinstance(command, click.Group) or (inner := command.get_command(context, word)) is None:
+                break
+            command = inner
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert not isinstance(command, click.Group), words
+        assert {word.partition("=")[0] for word in words if word.startswith("--")} <= options, words
+
+
+def test_commands_are_shown() -> None:
+    assert len([words for page in PAGES for words in shown_commands(page)]) > 90
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_file_of_this_project_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(r"`((?:tests|infra|benchmarks|fuzz)/[\w./-]+)`", page.read_text())
+    assert [path for path in named if not (DOCS.parent / path).exists()] == []
 
 
 def test_a_shown_curl_prints_the_answer_to_a_refused_request() -> None:
