@@ -216,11 +216,12 @@ A command that needs a package that is not installed fails with exit code 1, bef
 ## Commands
 
 Each command was run in a clean environment of each column. ✓: no package is missing. A name: the command fails because
-this package is not installed. If only the database driver is missing, `doctor` and `status` report that and show the
+this package is missing. If only the database driver is missing, `doctor` and `status` report that and show the
 rest.
 
-The DSNs in this table are of PostgreSQL. A DSN of MariaDB or MySQL needs the extra `mysql` instead of `postgres`; a DSN
-of SQLite needs no extra. If a context gives the value of an option, the command needs what it needs with the option.
+The DSNs in this table are PostgreSQL's. A DSN of MariaDB or MySQL needs the extra `mysql` instead of `postgres`; a DSN
+of SQLite needs no extra. If a context has the value of an option, the command needs the same packages as
+with the option.
 
 {commands}
 
@@ -236,7 +237,7 @@ of SQLite needs no extra. If a context gives the value of an option, the command
 | `cdc_outbox.contrib.django` | `django` |
 | `cdc_outbox.contrib.alembic` | `alembic` |
 
-This page is written by `.venv/bin/python -m tests.support.extras_table`.
+`.venv/bin/python -m tests.support.extras_table` writes this page.
 """
 
 
