@@ -17,7 +17,7 @@ class SequenceMode(StrEnum):
     Attributes:
         is_numbered: Whether events have a sequence.
         is_gapless: Whether each sequence follows the one before it, so that a missing event is noticed.
-        is_given_by_caller: Whether the service gives the sequence, and not the writer.
+        is_given_by_caller: Whether the service sets the sequence, and not the writer.
         statement_suffix: What the names of the statements that write such events end with.
     """
 

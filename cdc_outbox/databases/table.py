@@ -60,7 +60,7 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxColumns(ColumnNames):
-    """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
+    """The outbox's column names, by content; the defaults are Debezium's if it has one.
 
     Args:
         sequence: ``None`` if an adopted table has none; its events are not numbered then.
