@@ -11,7 +11,7 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.diff import changes_between
 from cdc_outbox.debezium.lint import RULES
-from cdc_outbox.debezium.options.behavior import About, ImpactLevel
+from cdc_outbox.debezium.options.behavior import ImpactLevel, OptionBehavior
 from cdc_outbox.debezium.options.lookup import OPTIONS, adoption_of, impact_of, reason_against
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN
@@ -46,7 +46,7 @@ NAMES = known_names()
 
 
 @ENTRIES
-def test_an_entry_is_of_options_that_exist_and_has_a_word_for_them(entry: About) -> None:
+def test_an_entry_is_of_options_that_exist_and_has_a_word_for_them(entry: OptionBehavior) -> None:
     assert any(getattr(entry, aspect) for aspect in ASPECTS)
     assert [name for name in entry.names if not any(entry.covers(known) for known in NAMES)] == []
 
@@ -58,7 +58,7 @@ def test_each_option_is_told_of_once(aspect: str) -> None:
 
 
 @ENTRIES
-def test_the_texts_of_an_entry_fit_where_they_are_printed(entry: About) -> None:
+def test_the_texts_of_an_entry_fit_where_they_are_printed(entry: OptionBehavior) -> None:
     for impact in entry.changed:
         assert impact.text[0].isupper()
         assert impact.text.endswith(".")
@@ -72,7 +72,7 @@ def test_the_texts_of_an_entry_fit_where_they_are_printed(entry: About) -> None:
 
 
 @ENTRIES
-def test_what_a_spec_may_not_override_is_what_lint_finds(entry: About) -> None:
+def test_what_a_spec_may_not_override_is_what_lint_finds(entry: OptionBehavior) -> None:
     if entry.promise is None:
         return
     for name in entry.names:

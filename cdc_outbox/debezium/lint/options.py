@@ -16,7 +16,7 @@ from cdc_outbox.debezium.options import (
     renamed,
     renamed_value,
 )
-from cdc_outbox.debezium.options.behavior import About, Promise
+from cdc_outbox.debezium.options.behavior import OptionBehavior, Promise
 from cdc_outbox.debezium.options.lookup import OPTIONS
 from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean
 
@@ -233,7 +233,7 @@ def history_without_a_place(config: Config) -> Hits:
             yield Hit(option, f"{option} is missing: there is no place for the schema's history.", f"Set {option}.")
 
 
-def _rule_of(entry: About, promise: Promise) -> Rule:
+def _rule_of(entry: OptionBehavior, promise: Promise) -> Rule:
     def check(config: Config) -> Hits:
         for option in config.options:
             if entry.covers(option) and config.get(option).lower() not in promise.kept_by:

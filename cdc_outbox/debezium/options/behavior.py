@@ -68,7 +68,7 @@ class Promise:
     kept_by: frozenset[str] = field(default_factory=frozenset)
 
 
-class About:
+class OptionBehavior:
     """What is known about some options, and every option below them.
 
     Args:

@@ -2,7 +2,7 @@
 
 from cdc_outbox.debezium.options.behavior import (
     SETTLE_FIRST,
-    About,
+    OptionBehavior,
     Promise,
     Value,
     between,
@@ -39,13 +39,13 @@ def _left_out_inserts(before: Value | None, _after: Value | None) -> bool:
 
 
 CAPTURE_OPTIONS = (
-    About(
+    OptionBehavior(
         "topic.prefix",
         changed=dangerous(
             "Connect keeps offsets under it: the connector begins anew at its slot, and events may come twice."
         ),
     ),
-    About(
+    OptionBehavior(
         "name",
         "topic.prefix",
         adopted=dangerous(
@@ -53,9 +53,11 @@ CAPTURE_OPTIONS = (
             SETTLE_FIRST,
         ),
     ),
-    About("connector.class", changed=dangerous("Another connector reads nothing that this one's offsets speak of.")),
-    About("tasks.max", promise=Promise("a slot has one reader")),
-    About(
+    OptionBehavior(
+        "connector.class", changed=dangerous("Another connector reads nothing that this one's offsets speak of.")
+    ),
+    OptionBehavior("tasks.max", promise=Promise("a slot has one reader")),
+    OptionBehavior(
         "database.hostname",
         "database.port",
         "database.dbname",
@@ -64,29 +66,31 @@ CAPTURE_OPTIONS = (
             "offset are compared before."
         ),
     ),
-    About("database.password", adopted=messages("is not set; in the spec a reference stands for one.", when=unset)),
-    About("database.server.id", adopted=connector("gets a number, made of the pipeline's name.", when=unset)),
-    About("database.exclude.list", "database.include.list", promise=_LEFT_OUT),
-    About(
+    OptionBehavior(
+        "database.password", adopted=messages("is not set; in the spec a reference stands for one.", when=unset)
+    ),
+    OptionBehavior("database.server.id", adopted=connector("gets a number, made of the pipeline's name.", when=unset)),
+    OptionBehavior("database.exclude.list", "database.include.list", promise=_LEFT_OUT),
+    OptionBehavior(
         "database.",
         changed=connector("The connector logs in otherwise; messages stay as they are."),
         adopted=_LOGS_IN_ELSEWHERE,
     ),
-    About("mongodb.", adopted=_LOGS_IN_ELSEWHERE),
+    OptionBehavior("mongodb.", adopted=_LOGS_IN_ELSEWHERE),
     # Which changes are read.
-    About(
+    OptionBehavior(
         "slot.name",
         changed=dangerous(
             "What only the old slot holds is not published, and the old slot keeps WAL until it is dropped."
         ),
         adopted=dangerous("cannot be said in a spec, and another slot does not hold what this one does.", SETTLE_FIRST),
     ),
-    About(
+    OptionBehavior(
         "slot.drop.on.stop",
         promise=Promise("what is committed while the connector is stopped would be lost", "CC608", kept_by=_OFF),
     ),
-    About("slot.stream.params", promise=Promise("the spec decides what the slot sends")),
-    About(
+    OptionBehavior("slot.stream.params", promise=Promise("the spec decides what the slot sends")),
+    OptionBehavior(
         "plugin.name",
         changed=dangerous("A slot can be read only by the plugin that it was made with: the task fails."),
         adopted=dangerous(
@@ -94,32 +98,32 @@ CAPTURE_OPTIONS = (
             "Let the writers rest until the slot is read to its end, drop it, and deploy with --earlier-events skip.",
         ),
     ),
-    About(
+    OptionBehavior(
         "publication.name",
         changed=dangerous(
             "What the other publication lacks, or lacked when it was written, is left out without a word."
         ),
     ),
-    About(
+    OptionBehavior(
         "publication.autocreate.mode",
         adopted=connector("becomes disabled: the publication has to be there, as it is where the connector ran."),
     ),
-    About(
+    OptionBehavior(
         "offset.mismatch.strategy",
         adopted=connector(
             "becomes no_validation: where slot and offset do not fit, Debezium moves neither to the other."
         ),
     ),
-    About(
+    OptionBehavior(
         "flush.lsn.source",
         promise=Promise(
             "the slot would hold back WAL until the disk is full", "CC609", kept_by=frozenset({"true", ""})
         ),
     ),
-    About(
+    OptionBehavior(
         "lsn.flush.", promise=Promise("the slot would hold back WAL until the disk is full, or give it up too early")
     ),
-    About(
+    OptionBehavior(
         "table.include.list",
         "collection.include.list",
         changed=_ELSEWHERE,
@@ -129,7 +133,7 @@ CAPTURE_OPTIONS = (
             "it is another.",
         ),
     ),
-    About(
+    OptionBehavior(
         "table.exclude.list",
         "schema.include.list",
         "schema.exclude.list",
@@ -137,8 +141,8 @@ CAPTURE_OPTIONS = (
         "filters.match.mode",
         promise=_LEFT_OUT,
     ),
-    About("message.prefix.include.list", changed=_ELSEWHERE),
-    About(
+    OptionBehavior("message.prefix.include.list", changed=_ELSEWHERE),
+    OptionBehavior(
         "message.prefix",
         promise=Promise("the spec decides which messages are events"),
         adopted=connector(
@@ -146,7 +150,7 @@ CAPTURE_OPTIONS = (
             when=unset,
         ),
     ),
-    About(
+    OptionBehavior(
         "capture.",
         promise=Promise("the spec decides which changes are read"),
         adopted=messages(
@@ -155,15 +159,19 @@ CAPTURE_OPTIONS = (
             "one is gone.",
         ),
     ),
-    About("cursor.pipeline", promise=Promise("changes could be left out, or become others")),
-    About("cursor.oversize.", promise=Promise("a change that is too large would be skipped without a word")),
-    About("gtid.source.", promise=Promise("transactions that came from some servers would be left out without a word")),
-    About(
+    OptionBehavior("cursor.pipeline", promise=Promise("changes could be left out, or become others")),
+    OptionBehavior("cursor.oversize.", promise=Promise("a change that is too large would be skipped without a word")),
+    OptionBehavior(
+        "gtid.source.", promise=Promise("transactions that came from some servers would be left out without a word")
+    ),
+    OptionBehavior(
         "log.mining.transaction.retention.ms",
         promise=Promise("a transaction that lasts longer would be given up, and its events"),
     ),
-    About("provide.transaction.metadata", promise=Promise("events get lost at a restart with it (Debezium dbz#76)")),
-    About(
+    OptionBehavior(
+        "provide.transaction.metadata", promise=Promise("events get lost at a restart with it (Debezium dbz#76)")
+    ),
+    OptionBehavior(
         "skipped.operations",
         adopted=(
             dangerous(
@@ -172,14 +180,14 @@ CAPTURE_OPTIONS = (
             _INSERTS_ALONE,
         ),
     ),
-    About("tombstones.on.delete", *router("table.op.invalid.behavior"), adopted=_INSERTS_ALONE),
+    OptionBehavior("tombstones.on.delete", *router("table.op.invalid.behavior"), adopted=_INSERTS_ALONE),
     # Which rows are published again.
-    About(
+    OptionBehavior(
         "snapshot.mode.configuration.based",
         "snapshot.mode.custom.name",
         adopted=messages("goes with its snapshot mode, which becomes no_data: it says nothing any more."),
     ),
-    About(
+    OptionBehavior(
         "snapshot.mode",
         promise=Promise("the spec decides it"),
         changed=(
@@ -199,77 +207,77 @@ CAPTURE_OPTIONS = (
             messages("becomes no_data: a start no longer publishes rows of the table again."),
         ),
     ),
-    About(
+    OptionBehavior(
         "snapshot.locking.mode",
         adopted=connector("is what the spec decides: a first start takes no lock, and no rows."),
     ),
-    About(
+    OptionBehavior(
         "snapshot.include.collection.list",
         promise=Promise("the outbox could be left out when its events are published again"),
     ),
-    About(
+    OptionBehavior(
         "snapshot.query.mode",
         "snapshot.select.statement.overrides",
         promise=Promise("events would be published again in another order"),
     ),
     # How a row is read.
-    About(
+    OptionBehavior(
         "event.converting.failure.handling.mode",
         promise=Promise("a value that cannot be read would become null"),
         adopted=connector(
             "becomes fail: a value that cannot be read stops the connector, instead of becoming null.", when=unset
         ),
     ),
-    About(
+    OptionBehavior(
         "event.deserialization.failure.handling.mode",
         promise=Promise("what cannot be read would be skipped without a word", "CC202", kept_by=_FAIL),
     ),
-    About(
+    OptionBehavior(
         "event.processing.failure.handling.mode",
         promise=Promise("what cannot be processed would be skipped without a word", "CC202", kept_by=_FAIL),
     ),
-    About(
+    OptionBehavior(
         "inconsistent.schema.handling.mode",
         promise=Promise(
             "rows that do not fit the known schema would be skipped without a word", "CC202", kept_by=_FAIL
         ),
     ),
-    About("binary.handling.mode", promise=Promise("the columns would reach the router as another type")),
-    About("column.", promise=Promise("the router would miss a column, or find another value in it")),
-    About("field.exclude.list", "field.renames", promise=Promise("the router would miss a field")),
-    About("field.name.adjustment.mode", promise=Promise("the router would not find the columns")),
-    About("schema.name.adjustment.mode", promise=Promise("the router would not find what it looks for")),
-    About("time.precision.mode", promise=Promise("the router would not understand the time of an event")),
-    About("post.processors", promise=Promise("the spec decides what becomes of a row")),
-    About(
+    OptionBehavior("binary.handling.mode", promise=Promise("the columns would reach the router as another type")),
+    OptionBehavior("column.", promise=Promise("the router would miss a column, or find another value in it")),
+    OptionBehavior("field.exclude.list", "field.renames", promise=Promise("the router would miss a field")),
+    OptionBehavior("field.name.adjustment.mode", promise=Promise("the router would not find the columns")),
+    OptionBehavior("schema.name.adjustment.mode", promise=Promise("the router would not find what it looks for")),
+    OptionBehavior("time.precision.mode", promise=Promise("the router would not understand the time of an event")),
+    OptionBehavior("post.processors", promise=Promise("the spec decides what becomes of a row")),
+    OptionBehavior(
         "lob.enabled",
         adopted=messages("becomes true: payloads in large columns come with their values, also where they did not."),
     ),
     # What the connector remembers.
-    About(
+    OptionBehavior(
         "include.schema.changes",
         adopted=connector("becomes false: changes of the schema no longer have a topic of their own."),
     ),
-    About(
+    OptionBehavior(
         "schema.history.internal.store.only.captured.tables.ddl",
         adopted=connector("becomes true: the history keeps the outbox alone from now on."),
     ),
-    About(
+    OptionBehavior(
         "schema.history.internal.skip.unparseable.ddl",
         promise=Promise("after a statement that was skipped, rows would be read wrongly"),
     ),
-    About(
+    OptionBehavior(
         "schema.history.internal",
         adopted=dangerous(
             "cannot be said in a spec, and without its history the connector does not go on.", SETTLE_FIRST
         ),
     ),
     # How often it looks.
-    About(
+    OptionBehavior(
         "heartbeat.interval.ms",
         override=between(100, 600_000, "0 would let an idle outbox hold back WAL until the disk is full"),
     ),
-    About(
+    OptionBehavior(
         "heartbeat.",
         changed=connector("The slot moves on more or less often while events rest."),
         adopted=connector(
@@ -277,12 +285,14 @@ CAPTURE_OPTIONS = (
             "while they rest."
         ),
     ),
-    About(
+    OptionBehavior(
         "poll.interval.ms",
         override=between(1, 60_000, "0 would keep a core busy, and more than a minute looks like a standstill"),
     ),
-    About("producer.override.linger.ms", override=between(0, 60_000, "more than a minute looks like a standstill")),
-    About(
+    OptionBehavior(
+        "producer.override.linger.ms", override=between(0, 60_000, "more than a minute looks like a standstill")
+    ),
+    OptionBehavior(
         "poll.interval.ms",
         "producer.override.linger.ms",
         "max.batch.size",

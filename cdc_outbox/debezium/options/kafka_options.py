@@ -1,6 +1,6 @@
 """What is known of the options that say how Connect writes messages: producer, topics, what it does about errors."""
 
-from cdc_outbox.debezium.options.behavior import About, Promise, connector, dangerous, unset
+from cdc_outbox.debezium.options.behavior import OptionBehavior, Promise, connector, dangerous, unset
 from cdc_outbox.debezium.options.router_options import OTHER_PARTITIONS
 from cdc_outbox.finding import Severity
 
@@ -12,26 +12,26 @@ def _only_deletes(value: str) -> str:
 
 
 KAFKA_OPTIONS = (
-    About(
+    OptionBehavior(
         "errors.tolerance",
         promise=Promise(
             "what cannot be converted would be skipped without a word", "CC201", kept_by=frozenset({"none", ""})
         ),
     ),
-    About(
+    OptionBehavior(
         "producer.override.acks",
         promise=Promise(
             "an event could be lost with the broker that alone had it", "CC203", kept_by=frozenset({"all", "-1", ""})
         ),
     ),
-    About(
+    OptionBehavior(
         "producer.override.enable.idempotence", promise=Promise("a retry could write an event twice, or out of order")
     ),
-    About(
+    OptionBehavior(
         "producer.override.max.in.flight.requests.per.connection",
         promise=Promise("a retry could write events out of order"),
     ),
-    About(
+    OptionBehavior(
         "producer.override.retries",
         promise=Promise(
             "without retries Kafka gives up idempotence",
@@ -40,19 +40,23 @@ KAFKA_OPTIONS = (
             kept_by=frozenset({"2147483647", ""}),
         ),
     ),
-    About(
+    OptionBehavior(
         "producer.override.key.serializer",
         promise=Promise("another key puts an aggregate into another partition, and its order is lost", "CC207"),
     ),
-    About("producer.override.value.serializer", promise=Promise("consumers could not read the events", "CC207")),
-    About("producer.override.transactional.id", promise=Promise("the producer is Connect's to set up", "CC207")),
-    About(
+    OptionBehavior(
+        "producer.override.value.serializer", promise=Promise("consumers could not read the events", "CC207")
+    ),
+    OptionBehavior(
+        "producer.override.transactional.id", promise=Promise("the producer is Connect's to set up", "CC207")
+    ),
+    OptionBehavior(
         "producer.override.partitioner.",
         promise=Promise("an aggregate's events would not stay in one partition"),
         changed=dangerous(OTHER_PARTITIONS),
     ),
-    About("topic.creation.<group>.cleanup.policy", override=_only_deletes),
-    About(
+    OptionBehavior("topic.creation.<group>.cleanup.policy", override=_only_deletes),
+    OptionBehavior(
         "topic.creation.default.",
         adopted=connector(
             "is set, for topics that do not exist yet; those that do stay as they are.",
@@ -60,9 +64,11 @@ KAFKA_OPTIONS = (
             when=unset,
         ),
     ),
-    About(
+    OptionBehavior(
         "topic.creation.",
         changed=connector("Topics that do not exist yet are made otherwise; those that do stay as they are."),
     ),
-    About("topic.heartbeat.", "transaction.", changed=connector("Topics beside the events' change, not theirs.")),
+    OptionBehavior(
+        "topic.heartbeat.", "transaction.", changed=connector("Topics beside the events' change, not theirs.")
+    ),
 )

@@ -2,12 +2,12 @@
 
 from collections.abc import Container
 
-from cdc_outbox.debezium.options.behavior import About, Impact, Value, connector
+from cdc_outbox.debezium.options.behavior import Impact, OptionBehavior, Value, connector
 from cdc_outbox.debezium.options.capture_options import CAPTURE_OPTIONS
 from cdc_outbox.debezium.options.kafka_options import KAFKA_OPTIONS
 from cdc_outbox.debezium.options.router_options import ROUTER_OPTIONS
 
-OPTIONS: tuple[About, ...] = (*CAPTURE_OPTIONS, *ROUTER_OPTIONS, *KAFKA_OPTIONS)
+OPTIONS: tuple[OptionBehavior, ...] = (*CAPTURE_OPTIONS, *ROUTER_OPTIONS, *KAFKA_OPTIONS)
 """Of several entries that cover an option, the first counts that has a word for what is asked."""
 
 _UNKNOWN = connector("Nothing is known of it that changes messages.")

@@ -2,7 +2,7 @@
 
 from cdc_outbox.debezium.options.behavior import (
     SETTLE_FIRST,
-    About,
+    OptionBehavior,
     Promise,
     Value,
     connector,
@@ -61,9 +61,9 @@ def _loses_and_gains(before: Value | None, after: Value | None) -> bool:
 
 
 ROUTER_OPTIONS = (
-    About(*router("table.field.event.key", "collection.field.event.key"), changed=_OTHER_KEYS),
-    About("transforms.MongoEventRouter.collection.field.event.key", default="aggregateid"),
-    About(
+    OptionBehavior(*router("table.field.event.key", "collection.field.event.key"), changed=_OTHER_KEYS),
+    OptionBehavior("transforms.MongoEventRouter.collection.field.event.key", default="aggregateid"),
+    OptionBehavior(
         *_PLACEMENTS,
         changed=(
             dangerous(OTHER_PARTITIONS, when=_moves_partition),
@@ -84,7 +84,7 @@ ROUTER_OPTIONS = (
             messages("cannot be said so in a spec: something is placed twice.", _PASSED_OVER),
         ),
     ),
-    About(
+    OptionBehavior(
         *router("route.tombstone.on.empty.payload"),
         changed=_OTHER_VALUES,
         adopted=(
@@ -95,39 +95,39 @@ ROUTER_OPTIONS = (
             messages("cannot be said in a spec: an empty payload stays one, and is no tombstone."),
         ),
     ),
-    About(
+    OptionBehavior(
         *router("route.topic."),
         adopted=dangerous(
             "cannot be said in a spec: events would go to other topics.",
             "Let consumers read the topics of topics.name, or write it so that they are the same.",
         ),
     ),
-    About(
+    OptionBehavior(
         *router("route."),
         changed=dangerous(
             "Events go to other topics: consumers that do not read those get nothing more, and no error."
         ),
     ),
-    About(
+    OptionBehavior(
         *router("predicate"),
         changed=dangerous("The router sees other records: events may pass it by, to another topic."),
         adopted=dangerous(
             "lets the router see other records than the spec's outbox.", "Look whether outbox.table is the right one."
         ),
     ),
-    About(
+    OptionBehavior(
         *router("table.field.additional.missing", "collection.field.additional.missing"),
         changed=connector("It counts for rows that lack a column which becomes a header, and for no others."),
         adopted=connector(
             "becomes ignore: a row without a placed column loses that header, instead of stopping the connector."
         ),
     ),
-    About(
+    OptionBehavior(
         *router(""),
         changed=_OTHER_VALUES,
         adopted=dangerous("cannot be said in a spec: messages would be others.", _BOTH_FORMS),
     ),
-    About(
+    OptionBehavior(
         "transforms",
         promise=_A_ROW,
         changed=messages("Another transform sees the messages, or one less does."),
@@ -136,9 +136,9 @@ ROUTER_OPTIONS = (
             "Do in the consumers what the transform does.",
         ),
     ),
-    About("predicates", promise=_A_ROW),
-    About("topic.delimiter", "topic.naming.strategy", promise=Promise("rows would pass the router by")),
-    About(
+    OptionBehavior("predicates", promise=_A_ROW),
+    OptionBehavior("topic.delimiter", "topic.naming.strategy", promise=Promise("rows would pass the router by")),
+    OptionBehavior(
         "key.converter",
         promise=Promise("another key puts an aggregate into another partition, and its order is lost"),
         changed=_OTHER_KEYS,
@@ -150,26 +150,26 @@ ROUTER_OPTIONS = (
             ),
         ),
     ),
-    About(
+    OptionBehavior(
         "value.converter.delegate.",
         adopted=connector("is what the spec decides: heartbeats, which are no bytes, pass by it."),
     ),
-    About(
+    OptionBehavior(
         "value.converter.schemas.enable",
         adopted=dangerous("becomes false: messages come without a schema around them.", _BOTH_FORMS),
     ),
-    About(
+    OptionBehavior(
         "value.converter",
         promise=Promise("consumers could not read the events"),
         changed=_OTHER_VALUES,
         adopted=(_WORKERS_OWN, dangerous("is another one in the spec: messages have other bytes.", _BOTH_FORMS)),
     ),
-    About(
+    OptionBehavior(
         "header.converter",
         default="org.apache.kafka.connect.storage.SimpleHeaderConverter",
         promise=Promise("consumers could not read the headers"),
         changed=_OTHER_VALUES,
     ),
     # Consumers pass Debezium's own headers over.
-    About("extended.headers.enabled", override=lambda _value: ""),
+    OptionBehavior("extended.headers.enabled", override=lambda _value: ""),
 )
