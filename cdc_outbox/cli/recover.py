@@ -113,9 +113,6 @@ def recover(
     )
     if accepts:
         return recovery.accept()
-    if owes_rows(config):
-        # It would publish the rows of the table, and nothing of what the slot holds.
-        raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
     return recovery.publish(yes=yes, stable_seconds=stable_seconds)
 
 
@@ -165,6 +162,9 @@ class _Recovery:
     def publish(self, *, yes: bool, stable_seconds: float) -> ExitCode:
         """Let the connector go on where its slot stands, if the slot holds all that is in no topic."""
         client, name = self.client, self.name
+        if owes_rows(self.config):
+            # It would publish the rows of the table, and nothing of what the slot holds.
+            raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
         positions = find_positions(client, self.config, self.dsn)
         if not (positions.has_loss or self.losses):
             nothing = "no loss is found" if self.told else "nothing is found"
