@@ -1,18 +1,18 @@
-"""How long is waited before something is tried again. Pure."""
+"""Pauses between retries. Pure."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 
 _MAX_DOUBLINGS = 60
-"""More make a number that no float holds."""
+"""More doublings overflow a float."""
 _JITTER = 0.25
-"""By how much of itself a pause may be shorter, so that what failed together is not tried again together."""
+"""The part by which a pause may be shorter, so that clients that failed together do not retry together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses, each of which is twice the one before.
+    """Pauses that double up to a limit.
 
     Args:
         first_seconds: The first pause.
@@ -26,19 +26,19 @@ class Backoff:
         """Return how many seconds to wait.
 
         Args:
-            earlier: How many pauses there were before this one.
-            random: Makes it up to a quarter shorter; ``None`` leaves it as it is.
+            earlier: The number of pauses before this one.
+            random: Shortens the pause by up to a quarter; ``None`` does not.
         """
         seconds = min(self.longest_seconds, self.first_seconds * 2.0 ** min(earlier, _MAX_DOUBLINGS))
         return seconds if random is None else seconds * random.uniform(1 - _JITTER, 1)
 
     def within(self, seconds: float, clock: Callable[[], float]) -> Iterator[float]:
-        """Give pause after pause until a time is over; the last one ends with it.
+        """Yield pauses until the time is over; the last pause ends with it.
 
-        The time is that from now on, for an attempt may itself take long to fail.
+        The time begins at this call, because an attempt itself may take long to fail.
 
         Args:
-            seconds: How long the time is.
+            seconds: The time for all pauses and the attempts between them.
             clock: Monotonic seconds.
         """
         return self._until(clock() + seconds, clock)

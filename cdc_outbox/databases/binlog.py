@@ -68,7 +68,7 @@ class AccountFacts:
         host: From where.
         may: What it was granted, in small letters: ``select`` on the outbox, ``replication slave``, ``replication
             client``.
-        has_roles: Whether it was granted roles, into which nobody looked.
+        has_roles: Whether it was granted roles; their rights are not read.
     """
 
     host: str

@@ -256,7 +256,7 @@ class SlotFacts:
         is_two_phase: Whether prepared transactions are sent before they are committed.
         outlives_failover: Whether standbys keep a copy of it; ``None`` where the server knows nothing of that.
         is_copy: Whether it is such a copy.
-        lag_seconds: How long its reader took to confirm what it confirmed last, or for how long nobody has read it;
+        lag_seconds: How long its reader took for its last confirmation, or how long it has had no reader;
             ``None`` where the server does not tell: it rests, is older than PostgreSQL 17, or the role may not see it.
     """
 

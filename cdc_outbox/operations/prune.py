@@ -150,7 +150,7 @@ class CheckpointStore(Protocol[PositionT]):
     def forget_before(self, checkpoint: Checkpoint[PositionT]) -> None:
         """Forget those that prove less, and those of another reader, which prove nothing any more.
 
-        What was found in the topics stays found, whoever read; of those checkpoints the newest stays.
+        What one reading found in the topics stays found; of those checkpoints the newest stays.
         """
 
 

@@ -10,7 +10,7 @@ from cdc_outbox.debezium.config import Config, Router
 from cdc_outbox.finding import Finding, Severity
 
 _ENOUGH = 100
-"""Findings of one rule in one configuration: whoever fixes these will ask again."""
+"""Findings of one rule in one configuration; a fixed configuration is linted again."""
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 

@@ -58,7 +58,7 @@ def remember(spec: Spec) -> Iterator[RenderedOption]:
     yield option(f"{_HISTORY}.store.only.captured.tables.ddl", "true")
     # Else they get a topic of their own, which no consumer of events reads.
     yield option("include.schema.changes", "false")
-    # The first start looks at the columns and reads no row, so nobody who writes one has to wait.
+    # The first start reads the columns and no row, so writers need not wait.
     yield option("snapshot.locking.mode", "none")
 
 

@@ -25,7 +25,7 @@ class RenderedOption:
 
     @property
     def is_secret(self) -> bool:
-        """Whether its value is to be seen by nobody; it is then a reference, or holds one."""
+        """Whether its value must stay hidden; it is then a reference, or contains one."""
         return is_secret(self.name)
 
 

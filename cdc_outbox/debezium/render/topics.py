@@ -61,6 +61,6 @@ def topics_of(spec: Spec) -> list[Topic]:
     ]
     heartbeats = f"{HEARTBEATS}.{spec.topic_prefix}"
     found.append(Topic(name=heartbeats, partitions=1, replication_factor=replicas, config={"cleanup.policy": "delete"}))
-    # What is gone of the one keeps the connector from starting, and of the other nobody knows any more.
+    # Without its history the connector does not start, and deleted heartbeats exist nowhere else.
     kept = filter(None, (spec.heartbeat_topic, spec.history.topic))
     return [*found, *(Topic(name=name, partitions=1, replication_factor=replicas, config=_FOREVER) for name in kept)]
