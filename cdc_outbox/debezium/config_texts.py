@@ -1,4 +1,4 @@
-"""From a text to the connectors' configurations in it, in every form in which people keep them."""
+"""Read connector configurations from a document, in every supported form."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,18 +12,20 @@ from cdc_outbox.text_files.properties_text import looks_like_properties, read_pr
 
 _CLASS = "connector.class"
 _SPEC_KEYS = frozenset({"version", "name", "database", "outbox", "aggregates", "topics", "overrides"})
-_TAKEN = "lint reads a spec or Strimzi's KafkaConnector as YAML, a connector's configuration as JSON or properties too."
-_TEMPLATE = "It looks like a template: lint what it renders, such as the output of `helm template`."
+_SUPPORTED = (
+    "Lint reads specs and Strimzi KafkaConnectors in YAML, and connector configurations in YAML, JSON or properties."
+)
+_TEMPLATE = "The file looks like a template: lint its output, such as that of `helm template`."
 
 
 def is_json(text: str, name: str) -> bool:
-    """Tell whether a text is meant to be JSON."""
+    """Return whether a text looks like JSON."""
     begins = text.lstrip("\ufeff \t\r\n")[:1] in {"{", "["}
     return name.endswith(".json") or (begins and not name.endswith((".yaml", ".yml")))
 
 
 def is_properties(text: str, name: str) -> bool:
-    """Tell whether a text is meant to be properties."""
+    """Return whether a text looks like properties."""
     return name.endswith(".properties") or (
         not name.endswith((".json", ".yaml", ".yml")) and looks_like_properties(text)
     )
@@ -58,8 +60,8 @@ def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[li
     if is_properties(text, name) or is_json(text, name) or is_config(document.content):
         return find_configs(document, version)
     if not _is_spec(document.content):
-        message = "there is neither a spec nor a connector's configuration in it."
-        return [], [document.error("CC003", (), message, _TEMPLATE if "{{" in text else _TAKEN)]
+        message = "the file contains neither a spec nor a connector configuration."
+        return [], [document.error("CC003", (), message, _TEMPLATE if "{{" in text else _SUPPORTED)]
     # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
     from cdc_outbox.debezium.render.spec_config import spec_config  # noqa: PLC0415
 
@@ -67,17 +69,17 @@ def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[li
 
 
 def _is_spec(content: Any) -> bool:  # noqa: ANN401 - what a document holds
-    """Tell whether YAML is meant to be a spec of ours."""
+    """Return whether YAML looks like a spec."""
     return isinstance(content, dict) and not _SPEC_KEYS.isdisjoint(content)
 
 
 @dataclass(frozen=True, slots=True)
 class InDocument:
-    """Where the options of one configuration stand in a document.
+    """The locations of a configuration's options in a document.
 
     Args:
-        around: The path of the object that holds them.
-        aliases: Paths of options that stand elsewhere, or by another name.
+        around: The path of the object that contains them.
+        aliases: Paths of options at other places, or with other names.
     """
 
     document: Document
@@ -85,7 +87,7 @@ class InDocument:
     aliases: Mapping[str, Path]
 
     def __call__(self, option: str) -> Location:
-        """Return an option's place, or that of what it would stand in."""
+        """Return an option's location, or that of the object to which it belongs."""
         location = self.document.location(self.path(option))
         return Location(document=location.document, path=option, line=location.line)
 
@@ -95,7 +97,7 @@ class InDocument:
 
 
 def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
-    """Return the connectors' configurations in a document, and what keeps it from having any.
+    """Return the connector configurations in a document, and findings if it has none.
 
     It may be a flat configuration; an object with ``config``, as Connect's REST API takes and gives it; what that API
     answers to ``/connectors?expand=info``; a KafkaConnector of Strimzi, also in a ``List`` of Kubernetes; a list of
@@ -106,13 +108,13 @@ def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Co
     reader = _Reading(document, version)
     configs = list(reader.configs(document.content, ()))
     if not configs and not reader.findings:
-        message, remedy = "there is no connector's configuration in it.", "It needs the option connector.class."
+        message, remedy = "the file contains no connector configuration.", "Set the option connector.class."
         reader.findings.append(document.error("CC003", (), message, remedy))
     return configs, reader.findings
 
 
 def is_config(content: Any) -> bool:  # noqa: ANN401 - what a document holds
-    """Tell whether YAML is meant to hold connectors' configurations, and not a spec of ours."""
+    """Return whether YAML contains connector configurations, and not a spec."""
     match content:
         case list():
             return any(map(is_config, content))
@@ -155,8 +157,8 @@ class _Reading:
         aliases = {"name": (*path[:-1], "name")} if isinstance(outside, str) else {}
         name = outside if isinstance(outside, str) else texts.get("name", "")
         if "name" in texts and texts["name"] != name:
-            message = f"the configuration's own name is {texts['name']!r}, and Connect refuses two of them."
-            self.findings.append(self._document.error("CC005", (*path, "name"), message, "Leave it out there."))
+            message = f"the configuration has another name, {texts['name']!r}; Connect refuses two names."
+            self.findings.append(self._document.error("CC005", (*path, "name"), message, "Remove the inner name."))
         locations = InDocument(self._document, path, aliases)
         return Config(name=name, options=texts, locations=locations, version=self._version)
 
@@ -179,7 +181,7 @@ class _Reading:
                 case str() | int() | float():
                     yield option, str(value)
                 case None:
-                    pass  # Connect takes it for an option that is not given.
+                    pass  # Connect treats null as an option that is not set.
                 case _:
-                    message = f"{option} must be text: Connect refuses lists and objects."
-                    self.findings.append(self._document.error("CC004", (*path, option), message, "Write a text."))
+                    message = f"{option} must be text; Connect refuses lists and objects."
+                    self.findings.append(self._document.error("CC004", (*path, option), message, "Write one text."))

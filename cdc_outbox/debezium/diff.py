@@ -1,4 +1,4 @@
-"""What differs between two configurations of one connector, by meaning, what that does, and its key in a spec."""
+"""The differences of two configurations of one connector, with their impact and their keys in a spec."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from cdc_outbox.text_files.document import Path
 
 @dataclass(frozen=True, slots=True)
 class OptionChange:
-    """One option of the configuration, before and after; ``None`` where it is not set. Secrets are masked.
+    """One option of the configuration, before and after; ``None`` if it is not set. Secrets are masked.
 
     Args:
-        effect: What it does to who reads the events; ``None`` where nobody reads any yet.
-        formerly: What the option is called in the configuration before, where that is another name.
-        key: The spec's keys that decide it, with a comma between two; empty where none but ``overrides`` does, or
-            nothing ran before.
-        dropped: Of a list, the entries that only the configuration before has.
-        added: Of a list, those that only the one after has.
+        effect: The impact on consumers; ``None`` for a new connector.
+        formerly: The option's name in the configuration before, if it differs.
+        key: The spec keys that decide it, with a comma between two; empty where only ``overrides`` sets it, or for a
+            new connector.
+        dropped: The entries of a list that only the configuration before contains.
+        added: The entries of a list that only the configuration after contains.
     """
 
     option: str
@@ -37,12 +37,12 @@ class OptionChange:
 
     @property
     def is_dangerous(self) -> bool:
-        """Whether it is made only if somebody says so."""
+        """Whether a deployment makes it only with ``--replace``."""
         return self.effect is not None and self.effect.reach is ImpactLevel.DANGEROUS
 
     @property
     def shown(self) -> tuple[str | None, str | None]:
-        """Before and after, as they may be shown."""
+        """Before and after, with secrets masked."""
         return masked(self.formerly or self.option, self.before), masked(self.option, self.after)
 
     def __str__(self) -> str:
@@ -71,11 +71,11 @@ def changes_between(
     origins: Mapping[str, tuple[str, ...]] = MappingProxyType({}),
     version: Version = NEWEST,
 ) -> tuple[OptionChange, ...]:
-    """Return the differences of two configurations by meaning; of a connector that does not exist, every option.
+    """Return the differences of two normalized configurations; for a new connector, every option.
 
     Args:
         origins: The keys of a spec that decide each option of the configuration after.
-        version: Debezium's, whose defaults count.
+        version: The version of Debezium, whose defaults apply.
     """
     if before is None:
         return tuple(OptionChange(option, None, after[option]) for option in sorted(after))
@@ -89,7 +89,7 @@ def changes_between(
         formerly = was if was != becomes and was in before else ""
         texts = before.get(was), after.get(becomes)
         dropped, added = _entries(difference)
-        if texts[0] == texts[1]:  # what differs stands elsewhere: in the predicate that both name
+        if texts[0] == texts[1]:  # the difference is elsewhere: in the predicate that both name
             texts = _text(difference.before), _text(difference.after)
         impact = impact_of(key, difference.before, difference.after)
         keys = ", ".join(origins.get(becomes, ()))
@@ -98,18 +98,18 @@ def changes_between(
 
 
 def version_of(text: str) -> Version:
-    """Return Debezium's version as Connect says it, ``3.6.0.Final``; the newest if it says nothing that is one."""
+    """Parse Debezium's version as Connect returns it, ``3.6.0.Final``; return the newest for other text."""
     parts = text.split(".")[:2]
     return tuple(map(int, parts)) if len(parts) == 2 and all(part.isdecimal() for part in parts) else NEWEST
 
 
 def masked(option: str, value: str | None) -> str | None:
-    """Return a value as it may be shown."""
+    """Return a value, masked if it is a secret."""
     return MASK if value is not None and hides(option, value) else value
 
 
 def _entries(difference: OptionDifference) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return what only the one and only the other of two lists has; nothing where they are no lists."""
+    """Return the entries that only the first and only the second list contains; empty if they are not lists."""
     before, after = difference.before, difference.after
     if not isinstance(before, tuple) or not isinstance(after, tuple) or not before or not after:
         return (), ()
@@ -128,7 +128,7 @@ def _config(options: Mapping[str, str], version: Version) -> Config:
 
 
 class _Nowhere:
-    """Configurations that come from no document have no lines."""
+    """Locations of a configuration without a document: no lines."""
 
     def __call__(self, option: str) -> Location:
         return Location(document="connect", path=option)

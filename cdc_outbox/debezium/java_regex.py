@@ -72,12 +72,12 @@ def read_regex(regex: str, *, ignores_case: bool = False) -> Pattern:
 @lru_cache(maxsize=1024)
 def _read(regex: str, flags: re.RegexFlag) -> Pattern:
     if len(regex) > _LONGEST:
-        raise UnknownRegexError("so long an expression")
+        raise UnknownRegexError("an expression of this length")
     spend(50 * len(regex))  # which take as long as reading it, at most
     try:
         return _Translation(regex, re.ASCII | flags).translate()
     except RecursionError as error:
-        raise UnknownRegexError("so many groups within each other") from error
+        raise UnknownRegexError("groups nested this deeply") from error
 
 
 def refusal(regex: str, *, ignores_case: bool = False) -> str:
@@ -364,7 +364,7 @@ class _Translation:
             raise UnknownRegexError("a repetition of what can match nothing")
         self.repeated += len(atom) * max(least, most or 0)
         if self.repeated > _MOST_INSTRUCTIONS:
-            raise UnknownRegexError("so many repetitions")
+            raise UnknownRegexError("this many repetitions")
         if most is None:
             return atom * least + any_number(atom, is_lazy=is_lazy), least == 0
         return atom * least + at_most(most - least, atom, is_lazy=is_lazy), least == 0
@@ -377,7 +377,7 @@ class _Translation:
         if most is not None and most < least:
             raise InvalidRegexError("repetitions that end before they begin")
         if max(least, most or 0) > _MOST_REPETITIONS:
-            raise UnknownRegexError("so many repetitions")
+            raise UnknownRegexError("this many repetitions")
         self.position = counted.end()
         return least, most if counted[2] else least
 

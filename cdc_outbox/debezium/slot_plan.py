@@ -1,8 +1,8 @@
-"""What becomes of a slot and its offsets, decided from values. Pure.
+"""Plan what a deployment does with a slot and its offsets. Pure.
 
-Slot and offsets are one thing: the slot keeps the WAL from a point on, Connect's offset says up to where it was
-read. One without the other is a hole or a task that fails for good, so both are decided together, from what the
-slot says, what Connect stored, and whether anything was written that nobody would ever publish.
+Slot and offsets belong together: the slot retains WAL from a position on, and Connect's offset is the position up to
+which it was read. One without the other loses events or fails the task at every start. So both are planned together,
+from the slot, the stored offset, and whether there are events that no connector would publish.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from cdc_outbox.debezium.connector_offsets import confirmed_lsn, own_offset
 from cdc_outbox.errors import UnpublishedEventsError
 
 READS_MESSAGES = "message.prefix.include.list"
-_SKIP = "`cdc-outbox deploy-connector --earlier-events skip` leaves them out for good."
+_SKIP = "`cdc-outbox deploy-connector --earlier-events skip` never publishes them."
 _REPUBLISH_OR_SKIP = (
     "`cdc-outbox deploy-connector --earlier-events republish` publishes every row that is still in the table "
-    f"(consumers skip what they had). {_SKIP}"
+    f"(consumers skip duplicates). {_SKIP}"
 )
 
 
@@ -27,13 +27,13 @@ class EarlierEvents(StrEnum):
     """What to do with events that were written before the slot, or between two slots."""
 
     REPUBLISH = "republish"
-    """Publish every row that is still in the table, in order; consumers skip what they had."""
+    """Publish every row that is still in the table, in order; consumers skip duplicates."""
     SKIP = "skip"
     """Never publish them."""
 
 
 class SlotStep(StrEnum):
-    """What becomes of the slot."""
+    """What a deployment does with the slot."""
 
     KEEP = "keep"
     CREATE = "create"
@@ -42,7 +42,7 @@ class SlotStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotPlan:
-    """What becomes of slot, offsets and the events before them."""
+    """What a deployment does with the slot, the offsets and earlier events."""
 
     step: SlotStep
     resets_offsets: bool = False
@@ -50,12 +50,12 @@ class SlotPlan:
 
     @property
     def needs_stop(self) -> bool:
-        """Whether the connector must not run meanwhile."""
+        """Whether the connector must be stopped for it."""
         return self.resets_offsets or self.republishes or self.step is not SlotStep.KEEP
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything is as it should be."""
+        """Whether there is nothing to do."""
         return self == SlotPlan(SlotStep.KEEP)
 
 
@@ -64,8 +64,8 @@ class StoredOffset:
     """The position that Connect stored for a connector.
 
     Args:
-        lsn: Up to where it lets the slot move.
-        in_snapshot: It lies inside a snapshot, which nothing resumes.
+        lsn: The position up to which the connector may confirm the slot.
+        in_snapshot: It is inside a snapshot, which cannot be resumed.
     """
 
     lsn: Lsn
@@ -80,13 +80,13 @@ def stored_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotState:
-    """Everything that decides about slot and offsets, read in this order.
+    """The state from which slot and offsets are planned, read in this order.
 
     Args:
-        slot: Read by nobody, or by this connector.
+        slot: Inactive, or read by this connector.
         stored: Connect's offset, which is never behind the slot that was read before.
-        wal_end: Where the server's log ends, never behind the offset that was read before.
-        republishing: The connector publishes the rows of the table, or was kept from coming to their end.
+        wal_end: The end of the server's log, never behind the offset that was read before.
+        republishing: The connector publishes the rows of the table, or was interrupted while it did.
     """
 
     slot: SlotFacts | None
@@ -97,35 +97,35 @@ class SlotState:
 
 
 def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str]) -> None:
-    """Refuse a connector that would read messages where it read rows, or the other way round.
+    """Refuse a change from reading messages to reading rows, or the other way round.
 
     Raises:
-        UnpublishedEventsError: What it has not read yet would be left out.
+        UnpublishedEventsError: Events that the connector has not read yet would not be published.
     """
     if before is not None and reads_another_log(before, after):
         old, new = ("messages", "rows") if READS_MESSAGES in before else ("rows", "messages")
         raise UnpublishedEventsError(
-            f"the connector reads {old} and would read {new}: the {old} that it has not read yet would be left out.",
-            hint="Let the writers rest until the slot has confirmed everything, then run `cdc-outbox deploy-connector "
+            f"the connector reads {old} and would read {new}: unread {old} would not be published.",
+            hint="Stop the writers until the slot has confirmed everything, then run `cdc-outbox deploy-connector "
             "--earlier-events skip`.",
         )
 
 
 def reads_another_log(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """Tell whether one configuration reads messages, and the other rows."""
+    """Return whether one configuration reads messages, and the other rows."""
     return (READS_MESSAGES in before) != (READS_MESSAGES in after)
 
 
 def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> SlotPlan:
-    """Return what to do about slot and offsets.
+    """Return what to do with slot and offsets.
 
     Args:
-        name: The slot's, for the message.
-        earlier: The operator's decision. To publish the rows again needs no hole: rows may be in no topic though slot
-            and offset look well, as after a time in which the publication lacked the table.
+        name: The slot's name, for the message.
+        earlier: The operator's decision. Rows can be published again without a hole too: they may be missing in the
+            topics although slot and offset match, for example if the publication lacked the table for a time.
 
     Raises:
-        UnpublishedEventsError: Events would be left out, and nobody decided that they may.
+        UnpublishedEventsError: Events would not be published, and ``earlier`` is not set.
     """
     step, hole = _step(state), find_hole(name, state)
     if hole is None:
@@ -133,7 +133,7 @@ def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> Slo
         return SlotPlan(step, resets_offsets=republishes and state.stored is not None, republishes=republishes)
     if earlier is None:
         raise UnpublishedEventsError(hole.text, hint=hole.hint)
-    # A connector that republishes stores an offset when it is stopped, if it has none yet.
+    # A republishing connector stores an offset when it is stopped, if it has none yet.
     resets = state.stored is not None or state.republishing
     return SlotPlan(step, resets_offsets=resets, republishes=earlier is EarlierEvents.REPUBLISH)
 
@@ -146,12 +146,12 @@ def _step(state: SlotState) -> SlotStep:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """Events that a connector which starts now would leave out.
+    """Events that a connector would not publish if it started now.
 
     Args:
-        code: Of the finding that it is.
+        code: The code of the finding.
         text: Which events, and why.
-        hint: What may be done.
+        hint: The remedy.
     """
 
     code: str
@@ -160,10 +160,10 @@ class Hole:
 
 
 def find_hole(name: str, state: SlotState) -> Hole | None:
-    """Return which events a connector that starts now would leave out, ``None`` if none.
+    """Return which events a connector would not publish if it started now, ``None`` if none.
 
     Args:
-        name: The slot's, for the text.
+        name: The slot's name, for the text.
     """
     step = _step(state)
     code, text = _missing(step, state)
@@ -178,36 +178,36 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
     if state.republishing or (stored is not None and stored.in_snapshot):
         return (
             "DB515",
-            "is there, but the rows of the table were being published, and what was left of them would not be.",
+            "exists, but publishing the rows of the table was interrupted: the remaining rows would not be published.",
         )
     if stored is not None and state.wal_end is not None and stored.lsn > state.wal_end:
         return (
             "DB514",
             (
                 f"is on a server whose log ends at {state.wal_end}, before Connect's offset {stored.lsn}: it is "
-                "another server, or a restored one, and what is written until then would be lost."
+                "another server, or a restored one, and events up to that offset would be lost."
             ),
         )
-    # A slot that is read may be ahead: Connect stores an offset, and then Debezium confirms what was sent meanwhile too
-    # (BaseSourceTask.commit). The next offset, up to a minute later, has caught up.
+    # An active slot may be ahead: after Connect has stored an offset, Debezium also confirms what was sent meanwhile
+    # (BaseSourceTask.commit). The next offset, up to a minute later, catches up.
     if stored is not None and not slot.active and slot.confirmed is not None and slot.confirmed > stored.lsn:
         return (
             "DB513",
             (
-                f"is at {slot.confirmed}, ahead of Connect's offset {stored.lsn}: it was made again or moved by hand, "
-                "or a worker was killed before it stored its last offset. What was committed between the two may be in "
-                "no topic."
+                f"is at {slot.confirmed}, ahead of Connect's offset {stored.lsn}: it was created again or advanced "
+                "manually, or a worker was killed before it stored its last offset. Events that were committed between "
+                "the two may be missing in the topics."
             ),
         )
-    # A connector that reads the slot was deployed on it, and what lies before was decided then; its first offset is
-    # stored only seconds later.
+    # The deployment of a connector that reads the slot decided about earlier events; the first offset is stored only
+    # seconds later.
     if stored is None and not slot.active and written.rows_outside_slot:
         where = " in the table" if written.keeps_rows else ""
         return (
             "DB511",
             (
                 f"does not hold {_count(written.rows_outside_slot)}{where}, which were committed before the slot or "
-                "its publication was made, and would not be published."
+                "its publication was created, and would not be published."
             ),
         )
     return "", ""
@@ -216,21 +216,21 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
 def _missing_without_slot(stored: StoredOffset | None, written: WrittenFacts) -> str:
     if stored is not None:
         return (
-            f"while Connect's offset stands at {stored.lsn}: what was committed since then is lost with the slot, "
-            f"and the task would fail for good. {_kept(written)}"
+            f"and Connect's offset is {stored.lsn}: events that were committed after it are lost with the slot, "
+            f"and the task would fail at every start. {_kept(written)}"
         )
     if written.rows:
-        return f"and the table holds {_count(written.rows)} already, which would not be published."
+        return f"and the table already contains {_count(written.rows)}, which would not be published."
     if written.has_heads:
         past = "written and pruned" if written.keeps_rows else "written"
-        return f"and sequences were given out already: events were {past}, and would not be published."
+        return f"and sequence numbers were already assigned: events were {past}, and would not be published."
     return ""
 
 
 def _kept(written: WrittenFacts) -> str:
     if not written.keeps_rows:
-        return "No rows are kept."
-    return f"The table still holds {_count(written.rows)}." if written.rows else "No row of the table is known."
+        return "The outbox keeps no rows."
+    return f"The table still contains {_count(written.rows)}." if written.rows else "The rows of the table are unknown."
 
 
 def _state(name: str, step: SlotStep) -> str:

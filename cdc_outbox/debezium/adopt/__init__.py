@@ -1,7 +1,7 @@
-"""From a connector that somebody configured by hand to the spec that becomes the same by meaning. Pure.
+"""Convert the configuration of an existing connector to a spec that renders to an equivalent one. Pure.
 
-What a spec has words for is recognised, the spec rendered, and the result compared with the configuration. What still
-differs becomes an override where one is allowed, and is told where none is: nothing differs without a word.
+The keys of a spec are recognized in the configuration, the spec is rendered, and the result is compared with the
+configuration. Each remaining difference becomes an override if one is allowed, and a finding otherwise.
 """
 
 import re
@@ -35,11 +35,11 @@ _GRADES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopted:
-    """A spec, and what a configuration has that it does not.
+    """A spec, and findings about the parts of the configuration that it cannot express.
 
     Args:
-        text: Its YAML.
-        findings: Notes are about nothing that is in a message.
+        text: The YAML of the spec.
+        findings: Notes do not affect messages.
     """
 
     text: str
@@ -48,21 +48,21 @@ class Adopted:
 
     @property
     def is_same(self) -> bool:
-        """Whether the events' messages stay as they are."""
+        """Whether the messages of events do not change."""
         return all(finding.severity is Severity.NOTE for finding in self.findings)
 
 
 def adopt(config: Config, aggregates: Mapping[str, SequenceMode | None], *, made_from: str) -> Adopted:
-    """Return the spec of a connector that runs, or would.
+    """Return the spec of a connector's configuration.
 
     Args:
-        aggregates: What no configuration tells: the aggregate types and how each is numbered, ``None`` as the table
-            looks. Without any the spec has one, by the connector's name.
-        made_from: What the spec's first line calls it.
+        aggregates: The aggregate types with their sequence modes, which a configuration does not contain; ``None``
+            selects a mode by the table's columns. If empty, the spec has one type, named after the connector.
+        made_from: The name of the source, for the spec's first line.
 
     Raises:
-        ConfigError: With ``findings``: it is not the configuration of an outbox, or none of a kind that is rendered. Or
-            the aggregates do not fit the table.
+        ConfigError: With ``findings``: it is not the configuration of an outbox, or of a database that cannot be
+            rendered. Or the aggregates do not fit the table.
     """
     _refuse_others(config)
     draft = _Draft(config, Recognition(config), aggregates)
@@ -72,16 +72,16 @@ def adopt(config: Config, aggregates: Mapping[str, SequenceMode | None], *, made
 
 
 def _refuse_others(config: Config) -> None:
-    """Refuse what is no outbox's."""
+    """Refuse a configuration without an outbox."""
     where, message, remedy = "", "", ""
     if config.kind is None:
-        where, message = "connector.class", "this is no connector of Debezium's, so it reads no outbox."
+        where, message = "connector.class", "this is not a Debezium connector, so it reads no outbox."
     elif not config.routers:
         where, message = (
             "transforms",
-            "there is no EventRouter in it, so it publishes changes of tables, and no events.",
+            "the configuration has no EventRouter, so the connector publishes table changes and no events.",
         )
-        remedy = "Only a connector of an outbox becomes a spec."
+        remedy = "Adopt only connectors with an EventRouter."
     if message:
         location = config.locations(where)
         finding = Finding(code="CC957", severity=Severity.ERROR, location=location, message=message, remedy=remedy)
@@ -90,7 +90,7 @@ def _refuse_others(config: Config) -> None:
 
 @dataclass
 class _Draft:
-    """A spec on its way: what it says so far, and what of the configuration was told."""
+    """A spec under construction."""
 
     config: Config
     seen: Recognition
@@ -99,16 +99,16 @@ class _Draft:
     overrides: dict[str, str] = field(default_factory=dict)
     content: dict[str, Any] = field(default_factory=dict)
     hidden: dict[str, str] = field(default_factory=dict)
-    """Option → the reference that stands for its secret."""
+    """Option → the reference that replaces its secret."""
 
     def take_words(self) -> None:
-        """Say in the spec what it has words for; what it refuses stays at its default, and will differ."""
+        """Set the recognized keys in the spec; refused values stay at their defaults, and become differences."""
         statements = [self._without_secret(statement) for statement in self.seen.statements()]
         modes = self._modes()
         self.content = _with(self._least(modes), statements)
         if _spec_of(self.content) is not None:
             return
-        # Something is refused. One by one, in order, so that nothing is left out for another's sake.
+        # A value is refused. Add the statements one by one, so that each refused one is omitted alone.
         self.content = self._least(dict.fromkeys(modes, SequenceMode.NONE))
         for statement in statements:
             more = _with(self.content, [statement])
@@ -117,7 +117,7 @@ class _Draft:
         parse_spec(Document(name="spec", content=self.content))
 
     def take_overrides(self) -> None:
-        """Say as raw options what the spec has no word for, and allows."""
+        """Set as overrides the options without a spec key, if they are allowed."""
         plain = self._rendered()
         for difference in differences(self.config, plain):
             value = self._value(difference)
@@ -129,7 +129,7 @@ class _Draft:
             self.content["overrides"] = dict(sorted(self.overrides.items()))
 
     def adopted(self, made_from: str) -> Adopted:
-        """Return what came of it."""
+        """Return the spec with its findings."""
         self._comment(made_from)
         text = written(self.content, self.comments)
         spec, findings = parse_spec(text), tuple(self._findings())
@@ -139,19 +139,21 @@ class _Draft:
     def _findings(self) -> Iterator[Finding]:
         after = self._rendered()
         for option, reference in self.hidden.items():
-            message = f"{option} is a secret in clear text; in the spec {reference} stands for it."
-            remedy = "Let the worker resolve that, or write the reference that it knows; and change the secret."
+            message = f"{option} is a secret in clear text; the spec contains {reference} instead."
+            remedy = "Set this variable on the worker, or write another reference that it resolves. Change the secret."
             yield self._finding("CC955", Severity.WARNING, option, message, remedy)
         for difference in differences(self.config, after):
             if difference.option not in self.hidden:
                 yield self._consequence(difference, after)
         for option in NormalizedConfig(self.config).idle:
             if option not in after.options:
-                message = f"{option} does nothing, and is left out."
+                message = f"{option} has no effect, and is not in the spec."
                 yield self._finding("CC951", Severity.NOTE, option, message)
         if not self.aggregates:
-            message = "no configuration says which aggregate types there are; the spec has one, by the pipeline's name."
-            remedy = "Write yours below aggregates, or run again with --aggregate-type TYPE for each."
+            message = (
+                "the configuration does not list aggregate types; the spec contains one, named after the pipeline."
+            )
+            remedy = "Add the types below aggregates, or run the command again with --aggregate-type TYPE for each."
             yield self._finding("CC956", Severity.NOTE, "connector.class", message, remedy)
 
     def _consequence(self, difference: OptionDifference, after: Config) -> Finding:
@@ -175,7 +177,7 @@ class _Draft:
         return {name: mode or default for name, mode in (self.aggregates or {self._name(): None}).items()}
 
     def _least(self, modes: Mapping[str, SequenceMode]) -> dict[str, Any]:
-        """Return the least that a spec may say."""
+        """Return the smallest valid content of a spec."""
         kind, name = self.seen.kind, self._name()
         login = {
             "host": self._reference("database.hostname"),
@@ -193,7 +195,7 @@ class _Draft:
         return {**content, "outbox": {"schema": "OUTBOX"}} if kind is DatabaseKind.ORACLE else content
 
     def _name(self) -> str:
-        """Return the connector's name, or what of it can be one in a spec."""
+        """Return the connector's name, with characters that a spec does not allow replaced."""
         return re.sub(r"[^A-Za-z0-9._-]+", "-", self.config.name).strip("._-")[:100] or "outbox"
 
     def _reference(self, option: str) -> str:
@@ -206,14 +208,14 @@ class _Draft:
         return (path, self._hide(option, value)) if isinstance(value, str) and option else statement
 
     def _hide(self, option: str, value: str) -> str:
-        """Return a value, or the reference that stands for it if it is a secret."""
+        """Return a value, or a reference if it is a secret."""
         if not any(hit.option == option for hit in secret_in_clear_text(self.config)):
             return value
         self.hidden[option] = self._reference(option)
         return self.hidden[option]
 
     def _value(self, difference: OptionDifference) -> str | None:
-        """Return what an option is in the configuration, spelled out; ``None`` if that is not known."""
+        """Return the effective value of an option in the configuration; ``None`` if it is not known."""
         if difference.before is None:
             return default_of(self.config, difference.key)
         return difference.before if isinstance(difference.before, str) else self.config.get(difference.option)
@@ -222,24 +224,24 @@ class _Draft:
         return rendered_config(parse_spec(Document(name="spec", content=self.content)), self.config.version)
 
     def _comment(self, made_from: str) -> None:
-        modes = "how they are numbered" if self.aggregates else "which there are"
+        unknown = "sequence modes" if self.aggregates else "aggregate types"
         self.comments[()] = (
             f"Made by `cdc-outbox adopt` from {made_from}.\n"
-            "It becomes the same configuration by meaning, but for what `adopt` told of."
+            "It renders to an equivalent configuration, except for the findings of `adopt`."
         )
-        self.comments["aggregates",] = f"no configuration says {modes}: correct it"
+        self.comments["aggregates",] = f"not in the configuration: check the {unknown}"
         hidden = (path for path, option in WORDS if option in self.hidden)
-        self.comments |= dict.fromkeys(hidden, "stood in clear text")
+        self.comments |= dict.fromkeys(hidden, "was in clear text")
         if self.seen.columns["type"] not in self.seen.placed and "columns" in self.content.get("outbox", {}):
             self.comments["outbox", "columns", "type"] = (
-                "no configuration says which, where it is no header: correct it"
+                "not in the configuration, because it is not a header: check the column"
             )
         table, usual = self.seen.table or "", str.upper if self.seen.kind is DatabaseKind.ORACLE else str.lower
         if table != usual(table) and not self.seen.router.get("predicate"):
-            # Debezium's lists ignore case, and the predicate that a spec renders does not.
-            self.comments["outbox", "table"] = "its case counts here, and did not before: as the database has it"
+            # Debezium's lists ignore case; the predicate that a spec renders does not.
+            self.comments["outbox", "table"] = "case-sensitive here, unlike before: write the name as in the database"
         if self.content["database"].get("slot") == "debezium":
-            self.comments["database", "slot"] = "the slot of every connector that names none"
+            self.comments["database", "slot"] = "the default slot of every connector without slot.name"
 
 
 def _told(placements: Set[str]) -> str:
@@ -252,15 +254,15 @@ def _told(placements: Set[str]) -> str:
 
 
 def _with(content: Mapping[str, Any], statements: Iterable[tuple[Path, Any]]) -> dict[str, Any]:
-    """Return a spec's content that says more."""
-    said = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
+    """Return a spec's content with these statements."""
+    more = {key: dict(value) if isinstance(value, dict) else value for key, value in content.items()}
     for path, value in statements:
-        inside = said
+        inside = more
         for key in path[:-1]:
             inside[str(key)] = dict(inside.get(str(key), {}))
             inside = inside[str(key)]
         inside[str(path[-1])] = value
-    return said
+    return more
 
 
 def _aggregates(modes: Mapping[str, SequenceMode]) -> dict[str, dict[str, str]]:

@@ -1,7 +1,7 @@
-"""What of a configuration a spec has words for. Pure.
+"""Recognize the keys of a spec in a connector configuration. Pure.
 
-Nothing here has to be complete or certain: what is said wrongly, or not at all, shows when the spec is rendered and
-compared with the configuration.
+The recognition may be incomplete or wrong: the rendered spec is compared with the configuration, which shows every
+difference.
 """
 
 import re
@@ -22,7 +22,7 @@ from cdc_outbox.formats.event_format import FORMAT_HEADERS, EventFormat, Payload
 from cdc_outbox.text_files.document import Path
 
 Statement = tuple[Path, str | int | None]
-"""A key of a spec, and what it says."""
+"""A key of a spec with its value."""
 
 WORDS: tuple[tuple[Path, str], ...] = (
     (("topic_prefix",), "topic.prefix"),
@@ -44,7 +44,7 @@ WORDS: tuple[tuple[Path, str], ...] = (
     (("topics", "partitions"), "topic.creation.default.partitions"),
     (("topics", "replication_factor"), "topic.creation.default.replication.factor"),
 )
-"""What a spec has another word for and nothing else to say of."""
+"""Options that correspond to one key of a spec."""
 _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 _TYPE = re.compile(r"(event)?[_.-]?type", re.IGNORECASE)
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,9})")
@@ -52,10 +52,10 @@ _OPTIONAL = tuple(name for name, attribute in ATTRIBUTES.items() if attribute.is
 
 
 class Recognition:
-    """One outbox connector's configuration, read as a spec.
+    """The keys of a spec, recognized in the configuration of an outbox connector.
 
     Args:
-        given: It has an EventRouter; the first of several is meant.
+        given: A configuration with an EventRouter; of several routers the first one counts.
     """
 
     def __init__(self, given: Config) -> None:
@@ -64,7 +64,7 @@ class Recognition:
         self.router: Router = self.config.routers[0]
 
     def statements(self) -> Iterator[Statement]:
-        """Return what a spec can say of it, in the order in which it is best believed."""
+        """Return the recognized keys with their values, the most certain ones first."""
         yield ("name",), self.config.name
         for path, option in WORDS:
             text = self._text(option)
@@ -83,23 +83,23 @@ class Recognition:
 
     @property
     def is_ours(self) -> bool:
-        """Whether the table looks like one that `init` makes."""
+        """Whether the columns and headers are those that `init` creates."""
         made = self.columns == OutboxColumns().names()
         return made and self.kind.has_dialect and all(self.placed.get(c) == h for c, h in BUILT_IN_HEADERS.items())
 
     @property
     def is_numbered(self) -> bool:
-        """Whether events seem to be numbered."""
+        """Whether the table has columns for sequence and source."""
         return self.columns["sequence"] is not None and self.columns["source"] is not None
 
     @cached_property
     def kind(self) -> DatabaseKind:
-        """Whose database it is."""
+        """The kind of database."""
         return DatabaseKind[self.config.kind.name if self.config.kind is not None else ""]
 
     @cached_property
     def placed(self) -> dict[str, str]:
-        """Column → header, of the first header that each becomes; or field of the envelope, where that is used."""
+        """Column → its first header; with an envelope, column → field."""
         return self._placed("header") | (self._placed("envelope") if self.format is EventFormat.ENVELOPE else {})
 
     def _placed(self, placement: str) -> dict[str, str]:
@@ -111,11 +111,11 @@ class Recognition:
 
     @cached_property
     def columns(self) -> dict[str, str | None]:
-        """Role → column, ``None`` where there is none."""
+        """Role → column, ``None`` if there is none."""
         router, names = self.router, self._names
         event_id = "_id" if router.of_mongo else "id"
         default = self._fold({"id": event_id, "key": "aggregateid", "payload": "payload", "type": "aggregatetype"})
-        # A logical message has no time of its own, and a spec of such messages says nothing of one.
+        # A logical message has no timestamp column, and neither has a spec with mode message.
         untold = ATTRIBUTES["created_at"].column if self.config.reads_messages else None
         read: dict[str, str | None] = {
             "id": router.column("id", default["id"]),
@@ -129,7 +129,7 @@ class Recognition:
         return {**read, "type": self._type_column(free, {*read.values(), *told.values()}), **told}
 
     def _type_column(self, free: Mapping[str, str], taken: Set[str | None]) -> str:
-        """Return the column that most likely holds the event's type.
+        """Return the column that most likely contains the event's type.
 
         Args:
             free: Header → column, of the columns that the router does not read itself.
@@ -140,14 +140,14 @@ class Recognition:
         words = [*free.items(), *((column, column) for column in free.values())]
         likely = [hint] if hint in free.values() else []
         likely += [column for word, column in words if _TYPE.fullmatch(word)]
-        # A spec's header columns have plain names; what is placed under another one has a role.
+        # A spec's header columns have plain names; a column with another name has a role.
         likely += [column for column in free.values() if not HEADER_COLUMN.fullmatch(column)]
         guesses = self._fold({name: name for name in ("type", "event_type", "eventtype", "event_type_")})
         return next(column for column in (*likely, hint, *guesses.values(), "?") if column and column not in taken)
 
     @cached_property
     def format(self) -> EventFormat:
-        """The format of whose headers, or fields, all are there."""
+        """The format whose headers, or fields, all exist."""
         fields = fields_of(HeaderNames().placed())
         needed = {name for role, name in fields.items() if role not in _OPTIONAL}
         if needed <= {*self._placed("envelope").values()}:
@@ -166,7 +166,7 @@ class Recognition:
         return {role: name.upper() if self.config.kind is DatabaseKind.ORACLE else name for role, name in names.items()}
 
     def _text(self, option: str) -> str:
-        """Return what is said of an option, under whatever name, or its default."""
+        """Return the value of an option under any of its names, or its default."""
         said = self._meaning.said.get(option)
         if said is not None:
             return said.value if isinstance(said.value, str) else self.config.get(option)
@@ -185,7 +185,7 @@ class Recognition:
 
     @cached_property
     def table(self) -> str | None:
-        """The outbox: the one table that is captured, or the one of several that the router sees."""
+        """The outbox: the only captured table, or that of several which reaches the router."""
         tables, topics = self.config.tables, self.config.raw_topics
         if len(tables) > 1 and len(topics) == len(tables):
             seen = self._meaning.seen_by(self.router) or topics
@@ -213,7 +213,7 @@ class Recognition:
         yield from ((("outbox", "headers", column), header) for column, header in written.items())
 
     def _written_headers(self) -> dict[str, str | None]:
-        """Return what a spec must say of headers: those that it does not give by itself, and those that it would."""
+        """Return the headers that a spec must set: additional ones, and default ones with another name or none."""
         own = self._names.placed()
         own = fields_of(own) if self.format is EventFormat.ENVELOPE else own
         given = {column: own[role] for role, column in self.columns.items() if column is not None and role in own}
@@ -226,4 +226,4 @@ class Recognition:
 
 
 _NUMBERS = {"port", "server_id", "partitions", "replication_factor"}
-"""Keys whose value is a number where it looks like one."""
+"""Keys whose value is written as a number if it looks like one."""

@@ -1,4 +1,4 @@
-"""A spec's content as YAML, with a comment where something is odd. Pure."""
+"""Write a spec's content as YAML with comments. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ def written(content: Mapping[str, Any], comments: Mapping[Path, str]) -> str:
     """Return the YAML of a spec.
 
     Args:
-        comments: What stands beside a key; beside the empty path, at the top.
+        comments: By the path of a key; the empty path for the top of the file.
     """
-    # A file may be called anything, and YAML takes not every character in a comment.
+    # A file name may contain characters that YAML does not allow in a comment.
     top = "".join(each if each.isprintable() or each == "\n" else "?" for each in comments.get((), ""))
     lines = [f"# {line}" for line in top.split("\n")]
     nested = False
@@ -30,7 +30,7 @@ def written(content: Mapping[str, Any], comments: Mapping[Path, str]) -> str:
 
 
 def _in_order(content: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a part of a spec with its keys in the order of the schema; names that the user gives as they stand."""
+    """Return a part of a spec with its keys in the order of the schema, followed by names that the user chose."""
     known = schema.get("properties", {})
     keys = sorted(content, key=lambda key: list(known).index(key) if key in known else len(known))
     return {
@@ -58,6 +58,6 @@ def _scalar(value: object, path: Path) -> str:
     if isinstance(value, dict):
         return "{}"
     text = str(value)
-    # An option is text to Connect, however it is written; elsewhere a number and a text that looks like one differ.
+    # Connect reads every option as text; elsewhere a number differs from a text that looks like one.
     bare = not isinstance(value, str) or (path[0] == "overrides" and _BARE.fullmatch(text))
     return text if bare else as_yaml(text)

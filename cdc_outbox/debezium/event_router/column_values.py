@@ -73,7 +73,7 @@ class ColumnModes:
         """
         chosen = self.config.get(option, known[0]).strip().lower()
         if chosen not in known:
-            raise ConfigError(f"what columns become with {option}={chosen} is not known here", field=option)
+            raise ConfigError(f"{option}={chosen} is not supported here", field=option)
         return chosen
 
 
@@ -97,7 +97,7 @@ def column_value(column: Column, text: str | None, modes: ColumnModes) -> Connec
     except (ValueError, InvalidOperation, OverflowError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"the value is no {column.sql_type}", field=column.name) from error
+        raise ConfigError(f"the value is not of type {column.sql_type}", field=column.name) from error
     return ConnectValue(
         value.type, value.value, value.logical_name, fallback, not column.not_null, parameters=value.parameters
     )

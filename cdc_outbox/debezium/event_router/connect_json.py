@@ -60,7 +60,7 @@ def _schema_members(
 
 def _refuse_unknown(schema: ConnectSchema, *, is_known: bool) -> None:
     if not is_known:
-        raise ConfigError(f"what a {schema.type} holds is not known", field=schema.type)
+        raise ConfigError(f"values of type {schema.type} are not supported here", field=schema.type)
 
 
 def json_scalar(value: Scalar, schema: ConnectSchema, *, numeric_decimals: bool) -> str:

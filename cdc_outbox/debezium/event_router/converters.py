@@ -61,7 +61,7 @@ class SimpleHeaderConverter:
     def convert(self, value: Convertible) -> bytes | None:
         """Return the text in UTF-8."""
         if not isinstance(value, ConnectValue):
-            raise ConfigError("a header that is a struct is not imitated", field="header", hint=_ELSEWHERE)
+            raise ConfigError("a header with a struct is not supported", field="header", hint=_ELSEWHERE)
         if value.value is None:
             return None
         _refuse_opaque(value.schema)
@@ -132,7 +132,7 @@ class BytesConverter:
             if isinstance(value.value, bytes) and self.takes_buffers:
                 return value.value
         if self.delegate is None:
-            raise conversion_exception("what is not of bytes requires a delegate.converter.type to be configured")
+            raise conversion_exception("a value that is not bytes requires a delegate.converter.type")
         return self.delegate.convert(value)
 
 
@@ -150,7 +150,9 @@ def to_message(record: ConnectRecord, *, key: Converter, value: Converter, heade
         ConfigError: A value is of a kind whose conversion is not imitated.
     """
     if isinstance(record.value, Change):
-        raise ConfigError("a change that no EventRouter saw is not imitated", field="value", hint=_ELSEWHERE)
+        raise ConfigError(
+            "a change event that no EventRouter has read is not supported", field="value", hint=_ELSEWHERE
+        )
     return Message(
         topic=record.topic,
         headers=tuple((name, header.convert(held)) for name, held in record.headers),
@@ -185,9 +187,9 @@ def _struct_text(struct: ConnectStruct) -> str:
 
 def _refuse_opaque(schema: ConnectSchema) -> None:
     if schema.type in _OPAQUE:
-        raise ConfigError(f"the conversion of a {schema.type} is not imitated", field=schema.type, hint=_ELSEWHERE)
+        raise ConfigError(f"converting a {schema.type} is not supported", field=schema.type, hint=_ELSEWHERE)
 
 
 def _refuse_dates(schema: ConnectSchema) -> None:
     if schema.name in CONNECT_DATES:
-        raise ConfigError(f"the text of a {schema.name} is not imitated", field=schema.type, hint=_ELSEWHERE)
+        raise ConfigError(f"the text form of a {schema.name} is not supported", field=schema.type, hint=_ELSEWHERE)

@@ -126,7 +126,7 @@ class EventRouter:
         )
         if expands:
             raise ConfigError(
-                "the expansion of JSON payloads is not imitated",
+                "the expansion of JSON payloads is not supported",
                 field="table.expand.json.payload",
                 hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
             )
@@ -295,10 +295,10 @@ class EventRouter:
         try:
             return read_regex(trim(self.topic_regex))
         except InvalidRegexError as error:
-            raise config_exception(f"route.topic.regex is no regular expression: {error}") from error
+            raise config_exception(f"route.topic.regex is not a regular expression: {error}") from error
         except UnknownRegexError as error:
             raise ConfigError(
-                f"route.topic.regex uses what Java and Python read differently: {error}",
+                f"Java and Python read this part of route.topic.regex differently: {error}",
                 field="route.topic.regex",
                 hint="Use `cdc-outbox simulate --engine real`, which runs Debezium's own EventRouter.",
             ) from error

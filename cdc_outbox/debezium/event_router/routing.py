@@ -35,7 +35,7 @@ CONVERTERS = {
 """Converters that Connect also finds by their short names, where no two plugins have the same."""
 
 _DELEGATE = "delegate.converter.type"
-_ELSEWHERE = "Use `cdc-outbox simulate --engine real`, which runs the real one."
+_ELSEWHERE = "Use `cdc-outbox simulate --engine real`, which runs Debezium's own."
 _TRUTH = {"true": True, "false": False}
 
 
@@ -123,7 +123,7 @@ class Routing:
             ConfigError: It asks for what is not imitated.
         """
         if config.router.java_class != EVENT_ROUTER:
-            raise ConfigError(f"{config.router.java_class} is not imitated", field="transforms", hint=_ELSEWHERE)
+            raise ConfigError(f"{config.router.java_class} is not supported", field="transforms", hint=_ELSEWHERE)
         return cls(
             router=EventRouter.from_options(config.router.options, version=version, connector=connector),
             key=make_converter(config.key),
@@ -164,7 +164,7 @@ def make_converter(component: ConnectPlugin) -> Converter:
         case "io.debezium.converters.ByteArrayConverter":
             return BytesConverter(_delegate(options), takes_buffers=False)
         case other:
-            raise ConfigError(f"{other} with these options is not imitated", field="converter", hint=_ELSEWHERE)
+            raise ConfigError(f"{other} with these options is not supported", field="converter", hint=_ELSEWHERE)
 
 
 def _header_converter(component: ConnectPlugin) -> Converter:
@@ -179,7 +179,7 @@ def _is_utf8(options: Mapping[str, str]) -> bool:
 
 def _json_converter(options: Mapping[str, str]) -> JsonConverter:
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", trim(options.get("schemas.cache.size", "1000"))):
-        raise config_exception("schemas.cache.size is no number")
+        raise config_exception("schemas.cache.size is not a number")
     decimals = trim(options.get("decimal.format", "BASE64")).upper()
     if decimals not in {"BASE64", "NUMERIC"}:
         raise config_exception("decimal.format is neither BASE64 nor NUMERIC")
@@ -207,9 +207,9 @@ def _converter(config: Mapping[str, str], option: str, default: str | None = Non
     name = config.get(option, default)
     if name is None:
         raise ConfigError(
-            f"{option} is left to the worker, whose choice is not known here",
+            f"{option} is missing; the worker's default is unknown here",
             field=option,
-            hint=f"Add it to the configuration, or say --set {option}=org.apache.kafka.connect.json.JsonConverter.",
+            hint=f"Add it to the configuration, or use --set {option}=org.apache.kafka.connect.json.JsonConverter.",
         )
     return ConnectPlugin(CONVERTERS.get(name, name), _under(config, option))
 

@@ -53,7 +53,7 @@ class SmtOptions:
         """Return one of several words, the first by default."""
         word = trim(self.options.get(option, words[0])).lower()
         if word not in words:
-            raise config_exception(f"{option} is none of {', '.join(words)}")
+            raise config_exception(f"{option} must be one of {', '.join(words)}")
         return word
 
     def update_behavior(self) -> UpdateBehavior:
@@ -83,7 +83,7 @@ def _placement(entry: str) -> Placement:
     parts = split(entry, ":")
     if len(parts) not in {2, 3}:
         raise config_exception(
-            "table.fields.additional.placement is no list of column:placement and column:placement:alias"
+            "table.fields.additional.placement is not a list of column:placement and column:placement:alias"
         )
     word = trim(parts[1]).lower()
     kind = PlacementKind(word) if word in tuple(PlacementKind) else None
@@ -92,4 +92,4 @@ def _placement(entry: str) -> Placement:
 
 def unknown_placement(placement: Placement) -> RoutingError:
     """Return what a placement of an unknown kind throws at the first row."""
-    return null_pointer_exception(f"{placement.column} is placed in none of {', '.join(PlacementKind)}")
+    return null_pointer_exception(f"{placement.column} must be placed in one of {', '.join(PlacementKind)}")

@@ -1,7 +1,7 @@
-"""What each finding's code means: what happens, what was observed, what to do. Told in the files beside it.
+"""Explanations of the codes of findings: what happens, what was observed, what to do. The texts are the ``.md`` files.
 
-Where something was observed says how it is known: [exec] it was run, [code] it stands in the source, [docs] in the
-documentation, [issue] it was reported, [inference] it follows.
+The evidence of an observation: [exec] it was run, [code] it is in the source, [docs] it is in the documentation,
+[issue] it was reported, [inference] it follows from the others.
 """
 
 import re
@@ -18,10 +18,10 @@ _HEADING = re.compile(r"^## ([A-Z]{2}[0-9]{3}) (error|warning|note): (.+)$", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One code's story.
+    """The explanation of one code.
 
     Args:
-        observed: A failure that was seen, and how that is known; empty where there is none to tell.
+        observed: A failure that was observed, with its evidence; empty if there is none.
     """
 
     code: str
@@ -38,30 +38,30 @@ class Explanation:
 
     @property
     def markdown(self) -> str:
-        """Its section of a page."""
-        told = f"**{self.severity.capitalize()}.** {_plain(self.happens)}\n"
+        """The explanation as a section of docs/findings.md."""
+        happens = f"**{self.severity.capitalize()}.** {_plain(self.happens)}\n"
         observed = f"\n*Observed:* {_plain(self.observed)}\n" if self.observed else ""
-        return f"### {self.code} {_plain(self.title)}\n\n{told}{observed}\n*Remedy:* {_plain(self.remedy)}\n"
+        return f"### {self.code} {_plain(self.title)}\n\n{happens}{observed}\n*Remedy:* {_plain(self.remedy)}\n"
 
 
 def _plain(text: str) -> str:
-    """Return a text in which no star, angle or backslash means anything to Markdown."""
+    """Return a text with the stars, angle brackets and backslashes escaped for Markdown."""
     return re.sub(r"([\\*<])", r"\\\1", text)
 
 
 @cache
 def explanations() -> dict[str, Explanation]:
-    """Return every code's story by its code."""
+    """Return the explanations by code."""
     return {found.code: found for prefix in _PREFIXES for found in _read(prefix)}
 
 
 def explained(code: str, location: Location, message: str, remedy: str = "") -> Finding:
-    """Return a finding that is as severe as its code's explanation says."""
+    """Return a finding with the severity of its code's explanation."""
     return Finding(code=code, severity=explanations()[code].severity, location=location, message=message, remedy=remedy)
 
 
 def page() -> str:
-    """Return all of them as one page of Markdown."""
+    """Return all explanations as one page of Markdown."""
     parts = ["# Findings\n", _INTRODUCTION]
     for prefix, title in _PREFIXES.items():
         parts.append(f"## {title}\n")
@@ -70,18 +70,24 @@ def page() -> str:
 
 
 _INTRODUCTION = """\
-What the codes mean that `cdc-outbox lint`, `preflight`, `doctor`, `init --check` and `deploy-connector` print;
-`cdc-outbox explain CODE` shows one of them. *Error*: a promise of the pipeline breaks, and deploy refuses. *Warning*:
-it works, and will hurt. *Note*: worth knowing. `doctor` prints all but those that follow from another one that it
-prints, such as DB301 from OP208. Where something was observed, [exec] means that it was run, [code] that
-it stands in the source, [docs] in the documentation, [issue] that it was reported, [inference] that it follows.
+The codes of the findings of `cdc-outbox lint`, `preflight`, `doctor`, `init --check` and `deploy-connector`.
+`cdc-outbox explain CODE` shows one of them.
 
-What lint tells of a configuration is provoked wherever it can be: tests/proofs runs the configuration that is flagged
-against Connect, Debezium, Kafka, PostgreSQL and MariaDB, sees it fail as the page says, and sees a fixed one not
-fail. `.venv/bin/python -m tests.proofs` in a checkout counts the codes that are proven so, and says of the others why
-they are not.
+- *Error*: a promise of the pipeline breaks, and `deploy-connector` refuses to run.
+- *Warning*: the pipeline works, and the problem will cause trouble later.
+- *Note*: worth knowing.
 
-This page is made by `cdc-outbox explain --all > docs/findings.md`.
+`doctor` omits findings that follow from another finding, such as DB301 from OP208.
+
+Observations name their evidence: [exec] it was run, [code] it is in the source, [docs] it is in the documentation,
+[issue] it was reported, [inference] it follows from the others.
+
+Findings of `lint` about a configuration are reproduced where possible: tests/proofs runs the reported configuration
+with Connect, Debezium, Kafka, PostgreSQL and MariaDB and observes the failure, then runs a corrected configuration
+and observes none. In a checkout `.venv/bin/python -m tests.proofs` counts the codes that are proven in this way, and
+prints the reason for each of the others.
+
+This page is generated by `cdc-outbox explain --all > docs/findings.md`.
 """
 
 

@@ -1,7 +1,7 @@
-"""A connector's configuration → findings, each with a code, a place and a remedy. Pure.
+"""Check a connector configuration: findings with code, location and remedy. Pure.
 
-Connect's ``/validate`` takes most configurations that then fail, hang or lose events, for it never asks the
-transforms. The rules stand by theme, each a few lines; what a code means at length, ``cdc-outbox explain`` tells.
+Connect's ``/validate`` accepts most configurations that fail, hang or lose events, because it does not configure the
+transforms. Each module contains the rules of one subject; ``cdc-outbox explain`` shows the explanation of a code.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,51 +53,51 @@ RULES: tuple[Rule, ...] = (
     *postgresql.book.rules,
     *databases.book.rules,
 )
-"""Every rule about one configuration; what several have in common is compared besides."""
+"""Every rule about one configuration; :func:`compare` checks several."""
 
 
 _MOST_STEPS = 1_000_000
-"""Of all regular expressions of one configuration together: about a second."""
+"""Maximum of steps of all regular expressions of one configuration: about a second."""
 _OF_DEFAULTS = frozenset({"CC110", "CC258", "CC335", "CC515"})
-"""Notes about defaults that nearly every configuration keeps."""
+"""Notes about defaults that nearly every configuration has."""
 
 
 def lint(config: Config) -> tuple[Finding, ...]:
-    """Return what is wrong with a configuration, in the order of its lines."""
+    """Return the findings about a configuration, in the order of its lines."""
     with limited(_MOST_STEPS) as allowance:
         found = [finding for rule in RULES for finding in rule.findings(config)]
-    findings = _in_order([*found, *([_unjudged(config)] if allowance.is_spent else [])])
+    findings = _in_order([*found, *([_not_evaluated(config)] if allowance.is_spent else [])])
     of_defaults = [finding for finding in findings if finding.code in _OF_DEFAULTS]
     if len({finding.code for finding in of_defaults}) < 2:
         return findings
     rest = (finding for finding in findings if finding.code not in _OF_DEFAULTS)
-    return _in_order((*rest, _folded(of_defaults)))
+    return _in_order((*rest, _combined(of_defaults)))
 
 
-def _unjudged(config: Config) -> Finding:
+def _not_evaluated(config: Config) -> Finding:
     return Finding(
         code="CC122",
         severity=Severity.WARNING,
         location=config.locations("connector.class"),
-        message="its regular expressions take too long: what some of them match was not looked at.",
-        remedy="Simplify them, or list fewer.",
+        message="the regular expressions take too long: some of them were not evaluated.",
+        remedy="Simplify the expressions, or list fewer.",
     )
 
 
-def _folded(findings: Sequence[Finding]) -> Finding:
-    """Return one note in the place of several about defaults."""
+def _combined(findings: Sequence[Finding]) -> Finding:
+    """Return one note instead of several about defaults."""
     named = ", ".join(f"{finding.location.path} ({finding.code})" for finding in findings)
     return Finding(
         code="CC119",
         severity=Severity.NOTE,
         location=findings[0].location,
         message=f"defaults that suit few outboxes: {named}.",
-        remedy="`cdc-outbox explain CODE` says what each does.",
+        remedy="Run `cdc-outbox explain CODE` for each code.",
     )
 
 
 def lint_all(configs: Sequence[Config]) -> tuple[Finding, ...]:
-    """Return what is wrong with each configuration, and with all of them together."""
+    """Return the findings about each configuration, and about all of them together."""
     alone = [finding for config in configs for finding in lint(config)]
     return (*alone, *_in_order(compare(configs)))
 

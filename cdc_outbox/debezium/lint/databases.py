@@ -1,4 +1,4 @@
-"""MySQL, MariaDB, SQL Server, Oracle, MongoDB: the history of the schema, binlogs, redo logs, change streams."""
+"""Rules about MySQL, MariaDB, SQL Server, Oracle and MongoDB: schema history, offsets, snapshots, payloads."""
 
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, Router
@@ -13,38 +13,38 @@ _INTERNAL = "schema.history.internal"
 @book.rule("CC701", ERROR, *HISTORY)
 def history_in_memory(config: Config) -> Hits:
     if config.get(_INTERNAL).endswith("MemorySchemaHistory"):
-        message = "the schema's history goes with the worker, and the task does not start again without it."
-        yield Hit(_INTERNAL, message, "Leave it out: Kafka keeps it.")
+        message = "the schema history is lost when the task stops, and the task does not start again without it."
+        yield Hit(_INTERNAL, message, "Remove the option; the history is then stored in Kafka.")
 
 
 @book.rule("CC702", WARNING, *HISTORY)
 def history_in_a_file(config: Config) -> Hits:
     if config.get(_INTERNAL).endswith("FileSchemaHistory"):
-        message = "the schema's history is on one worker's disk, and the next worker does not find it."
-        yield Hit(_INTERNAL, message, "Leave it out: Kafka keeps it.")
+        message = "the schema history is on one worker's disk, where another worker does not find it."
+        yield Hit(_INTERNAL, message, "Remove the option; the history is then stored in Kafka.")
 
 
 @book.rule("CC703", NOTE, *HISTORY)
-def history_of_every_table(config: Config) -> Hits:
+def history_of_all_tables(config: Config) -> Hits:
     option = f"{_INTERNAL}.store.only.captured.tables.ddl"
     if config.routers and not config.on(option):
         owner = "server" if config.kind in BINLOG else "database"
-        message = f"the history has every table of the {owner}, and every start reads it all."
+        message = f"the schema history contains every table of the {owner}, and every start reads all of it."
         yield Hit(option, message, "Set it to true.")
 
 
 @book.rule("CC704", WARNING, *HISTORY)
-def statements_skipped(config: Config) -> Hits:
+def skipped_statements(config: Config) -> Hits:
     option = f"{_INTERNAL}.skip.unparseable.ddl"
     if config.on(option):
-        message = "a statement that Debezium cannot read is skipped, and rows after it may be read wrongly."
+        message = "Debezium skips statements that it cannot parse, and may read later rows with a wrong structure."
         yield Hit(option, message, "Set it to false.")
 
 
 @book.rule("CC705", NOTE, *HISTORY)
-def topic_of_schema_changes(config: Config) -> Hits:
+def schema_change_topic(config: Config) -> Hits:
     if config.routers and _publishes_schema_changes(config):
-        message = "changes of the schema go to a topic of the name of topic.prefix, which an outbox does not need."
+        message = "schema changes are published to a topic named after topic.prefix, which an outbox does not need."
         yield Hit("include.schema.changes", message, "Set it to false.")
 
 
@@ -53,97 +53,97 @@ def _publishes_schema_changes(config: Config) -> bool:
 
 
 @book.rule("CC706", ERROR, *HISTORY)
-def history_among_events(config: Config) -> Hits:
+def shared_history_topic(config: Config) -> Hits:
     option = f"{_INTERNAL}.kafka.topic"
     is_shared = config.has(option) and config.get(option) == config.get("topic.prefix")
     if is_shared and _publishes_schema_changes(config):
-        message = "the schema's history and the changes of the schema go to one topic, and neither can be read."
-        yield Hit(option, message, "Give the history a topic of its own.")
+        message = "the schema history and schema changes use one topic, so Debezium cannot read the history."
+        yield Hit(option, message, "Use another topic for the schema history.")
 
 
 @book.rule("CC707", WARNING, *HISTORY)
-def recovery_for_good(config: Config) -> Hits:
+def permanent_recovery(config: Config) -> Hits:
     if config.get("snapshot.mode").lower() == "recovery":
-        message = "recovery builds the history anew from today's tables; it is right once, and wrong after a change."
-        yield Hit("snapshot.mode", message, "Set it to no_data when the connector runs again.")
+        message = "recovery rebuilds the schema history from the current tables, which is wrong after a schema change."
+        yield Hit("snapshot.mode", message, "Set it to no_data after the recovery.")
 
 
 @book.rule("CC708", NOTE, *BINLOG)
-def locks_for_nothing(config: Config) -> Hits:
+def unneeded_locks(config: Config) -> Hits:
     if config.get("snapshot.mode").lower() == "no_data" and config.get("snapshot.locking.mode").lower() != "none":
-        message = "the first start locks tables, although no row is read."
+        message = "the first start locks tables although it reads no rows."
         yield Hit("snapshot.locking.mode", message, "Set it to none.")
 
 
 @book.rule("CC709", WARNING, *BINLOG, DatabaseKind.SQLSERVER, DatabaseKind.ORACLE, DatabaseKind.MONGODB)
-def offset_that_stands_still(config: Config) -> Hits:
+def offset_without_heartbeats(config: Config) -> Hits:
     if config.routers and config.number("heartbeat.interval.ms", 0) == 0:
-        message = "without heartbeats the offset of an idle outbox stays where it is, until the log behind it is gone."
+        message = "without heartbeats the offset of an idle outbox does not advance, until its log is purged."
         yield Hit("heartbeat.interval.ms", message, "Set it to 10000.")
 
 
 @book.rule("CC801", NOTE, DatabaseKind.SQLSERVER)
-def snapshot_that_locks(config: Config) -> Hits:
+def locking_snapshot(config: Config) -> Hits:
     reads = config.get("snapshot.mode", "initial").lower() != "no_data"
     if reads and config.get("snapshot.isolation.mode", "repeatable_read").lower() in {"repeatable_read", "exclusive"}:
-        message = "the snapshot keeps writers of the outbox waiting while it reads."
+        message = "the snapshot blocks writers of the outbox while it reads."
         yield Hit("snapshot.isolation.mode", message, "Set it to snapshot or read_committed.")
 
 
 @book.rule("CC802", NOTE, DatabaseKind.ORACLE)
-def payload_that_is_large(config: Config) -> Hits:
+def large_payload(config: Config) -> Hits:
     if config.routers and not config.on("lob.enabled"):
-        message = "columns of CLOB and BLOB come without their values: such a payload is lost."
-        yield Hit("lob.enabled", message, "Keep the payload in VARCHAR2, or set it to true.")
+        message = "CLOB and BLOB columns are read without their values: such a payload is lost."
+        yield Hit("lob.enabled", message, "Use VARCHAR2 for the payload, or set the option to true.")
 
 
 @book.rule("CC803", ERROR, DatabaseKind.ORACLE)
-def transactions_given_up(config: Config) -> Hits:
+def discarded_transactions(config: Config) -> Hits:
     option = "log.mining.transaction.retention.ms"
     limit = config.number(option, 0)
     if limit:
-        yield Hit(option, "a transaction that lasts longer is given up, and its events are lost.", "Set it to 0.")
+        yield Hit(option, "the connector discards a longer transaction, and its events are lost.", "Set it to 0.")
 
 
 @book.rule("CC804", WARNING, DatabaseKind.ORACLE)
-def strategy_of_yesterday(config: Config) -> Hits:
+def deprecated_mining_strategy(config: Config) -> Hits:
     if config.get("log.mining.strategy").lower() == "redo_log_catalog":
         message = "redo_log_catalog is deprecated since Debezium 3.6."
-        yield Hit("log.mining.strategy", message, "Leave it out: online_catalog is the default.")
+        yield Hit("log.mining.strategy", message, "Remove the option; the default is online_catalog.")
 
 
 @book.rule("CC805", ERROR, DatabaseKind.MONGODB)
-def query_without_a_database(config: Config) -> Hits:
+def heartbeat_query_on_mongodb(config: Config) -> Hits:
     if config.has("heartbeat.action.query") and config.version < (3, 7):
         message = "heartbeat.action.query is for relational databases: before Debezium 3.7 the task fails on it."
-        yield Hit("heartbeat.action.query", message, "Leave it out.")
+        yield Hit("heartbeat.action.query", message, "Remove the option.")
 
 
 @book.rule("CC806", ERROR, DatabaseKind.MONGODB)
-def documents_skipped(config: Config) -> Hits:
+def skipped_documents(config: Config) -> Hits:
     if config.get("cursor.oversize.handling.mode").lower() == "skip":
-        message = "a change that is too large is skipped without a word."
-        yield Hit("cursor.oversize.handling.mode", message, "Leave it at fail.")
+        message = "the connector skips changes that exceed the size limit, without an error."
+        yield Hit("cursor.oversize.handling.mode", message, "Set it to fail, the default.")
 
 
 @book.rule("CC807", ERROR, DatabaseKind.MONGODB)
-def pattern_taken_literally(config: Config) -> Hits:
+def pattern_with_literal_matching(config: Config) -> Hits:
     for pattern in config.captured if config.get("filters.match.mode").lower() == "literal" else ():
         if literal(pattern) != pattern:
-            message = f"{pattern} is taken as it is written, and matches no collection."
-            yield Hit("collection.include.list", message, "Write the plain name, or take filters.match.mode=regex.")
+            message = f"{pattern} is compared literally, and matches no collection."
+            yield Hit("collection.include.list", message, "Write the plain name, or set filters.match.mode to regex.")
 
 
 @book.router_rule("CC808", NOTE, DatabaseKind.MONGODB)
-def payload_that_is_a_document(config: Config, router: Router) -> Hits:
+def extended_json_payload(config: Config, router: Router) -> Hits:
     option = "collection.expand.json.payload"
     if router.of_mongo and option not in router.options:
-        message = "a payload that is a document becomes Extended JSON, with $numberInt and its like."
-        yield Hit(router.prefix + option, message, "Store the payload as text, and set it to false.")
+        message = "a payload that is a document becomes Extended JSON, for example with $numberInt."
+        yield Hit(router.prefix + option, message, "Store the payload as text, and set the option to false.")
 
 
 @book.rule("CC809", WARNING, DatabaseKind.MONGODB)
-def changes_of_everybody(config: Config) -> Hits:
+def every_database_captured(config: Config) -> Hits:
     if not config.captured and not config.has("database.include.list"):
-        message = "no collection is named: the changes of every database are read."
-        yield Hit("collection.include.list", message, "Name the outbox.")
+        message = "no collection is listed: the connector reads the changes of every database."
+        yield Hit("collection.include.list", message, "List the outbox.")

@@ -1,7 +1,7 @@
-"""What has one right answer, fixed in the text. Pure.
+"""Fix findings that have one correct solution, in the text. Pure.
 
-Fixed is what means nothing as it stands, or has another name by now. What a running pipeline depends on, its slot, its
-publication, the form of its messages, is left to whoever runs it, and so is what can be meant in two ways.
+The fixes remove options without effect and rename options. They do not change what a running pipeline depends on (its
+slot, its publication, the format of its messages), nor anything with more than one possible solution.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,15 +18,15 @@ from cdc_outbox.finding import Location
 from cdc_outbox.text_files.patch import Patch
 
 _ENOUGH = 1_000
-"""Changes of one text: more are an accident, or meant to keep the linter busy."""
+"""Maximum number of changes of one text, against accidental or malicious input."""
 
 
 class Edit(NamedTuple):
-    """One change: an option gets another name, another value, or goes; one that is not there is added.
+    """One change: rename, set, add or remove an option.
 
     Args:
-        name: The new name; empty if it goes.
-        value: The new value; ``None`` leaves it.
+        name: The new name; empty to remove the option.
+        value: The new value; ``None`` keeps the value.
     """
 
     option: str
@@ -35,12 +35,12 @@ class Edit(NamedTuple):
 
 
 Fixer = Callable[[Config, str], tuple[Edit, ...]]
-"""From a configuration and the option at which a rule hit to what fixes it; nothing where more than one thing may."""
+"""From a configuration and the option of a hit to its fix; empty if there is more than one solution."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fixed:
-    """What was fixed: the finding's code, where it stood, and what stands there now."""
+    """One applied fix: the finding's code, its location, and the change."""
 
     code: str
     location: Location
@@ -51,7 +51,7 @@ class Fixed:
 
 
 def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[Fixed]]:
-    """Return a text in which everything with one right answer is fixed, and what that was.
+    """Return the text with all fixes applied, and the list of them.
 
     Args:
         name: As for :func:`cdc_outbox.debezium.config_texts.find_in_text`.
@@ -68,7 +68,7 @@ def fix(text: str, *, name: str, version: Version = NEWEST) -> tuple[str, list[F
 
 
 def _steps(text: str, name: str, version: Version) -> Iterator[tuple[str, Fixed]]:
-    """Return the text after each thing that can be fixed first."""
+    """Yield the text after each fix that can be applied next."""
     configs, _ = find_in_text(text, name=name, version=version)
     for config in configs:
         for rule in RULES:
@@ -77,11 +77,14 @@ def _steps(text: str, name: str, version: Version) -> Iterator[tuple[str, Fixed]
                 edits = fixer(config, hit.option) if fixer else ()
                 fixed = _edited(text, name, config, edits) if edits else None
                 if fixed is not None:
-                    yield fixed, Fixed(code=rule.code, location=config.locations(hit.option), change=_told(edits))
+                    yield (
+                        fixed,
+                        Fixed(code=rule.code, location=config.locations(hit.option), change=_description(edits)),
+                    )
 
 
 def _edited(text: str, name: str, config: Config, edits: tuple[Edit, ...]) -> str | None:
-    """Return a text with these changes, ``None`` if it cannot have them all."""
+    """Return a text with these changes, ``None`` if one of them cannot be applied."""
     edited: str | None = text
     for edit in edits:
         document = read_text(edited or "", name=name)
@@ -99,19 +102,19 @@ def _edited(text: str, name: str, config: Config, edits: tuple[Edit, ...]) -> st
     return edited if edited is not None and not read_text(edited, name=name).findings else None
 
 
-def _told(edits: tuple[Edit, ...]) -> str:
-    return ", ".join(_told_of(edit) for edit in edits) + "."
+def _description(edits: tuple[Edit, ...]) -> str:
+    return ", ".join(_description_of(edit) for edit in edits) + "."
 
 
-def _told_of(edit: Edit) -> str:
+def _description_of(edit: Edit) -> str:
     if not edit.name:
-        return f"{edit.option} is left out"
+        return f"{edit.option} is removed"
     if edit.name != edit.option:
         return f"{edit.option} is now {edit.name}"
     return f"{edit.option} is now {edit.value}"
 
 
-def _leave_out(_config: Config, option: str) -> tuple[Edit, ...]:
+def _remove(_config: Config, option: str) -> tuple[Edit, ...]:
     return (Edit(option, ""),)
 
 
@@ -122,9 +125,9 @@ def _renamed_option(config: Config, option: str) -> tuple[Edit, ...]:
 
 def _renamed_value(config: Config, option: str) -> tuple[Edit, ...]:
     rename = find_renamed_value(config, option)
-    if rename is None or not rename.same_values or not _has_come(rename, config):
+    if rename is None or not rename.same_values or not _is_included(rename, config):
         return ()
-    return (Edit(option, option, rename.new),) if rename.new else _leave_out(config, option)
+    return (Edit(option, option, rename.new),) if rename.new else _remove(config, option)
 
 
 def _renamed_of_plugin(config: Config, option: str) -> tuple[Edit, ...]:
@@ -136,11 +139,11 @@ def _renamed_of_plugin(config: Config, option: str) -> tuple[Edit, ...]:
 
 
 def _as_renamed(option: str, rename: Rename, prefix: str, config: Config) -> tuple[Edit, ...]:
-    if not _has_come(rename, config):
+    if not _is_included(rename, config):
         return ()
     now = prefix + rename.new
     if not rename.new or config.has(now):
-        return _leave_out(config, option)
+        return _remove(config, option)
     if not rename.same_values:
         return ()
     if now in config.options:  # and empty
@@ -148,8 +151,8 @@ def _as_renamed(option: str, rename: Rename, prefix: str, config: Config) -> tup
     return (Edit(option, now),)
 
 
-def _has_come(rename: Rename, config: Config) -> bool:
-    """Tell whether the version that runs has a rename already."""
+def _is_included(rename: Rename, config: Config) -> bool:
+    """Return whether the configured version includes a rename."""
     return tuple(map(int, rename.version.split(".")[:2])) <= config.version
 
 
@@ -174,13 +177,13 @@ def _missing_columns(config: Config, option: str) -> tuple[Edit, ...]:
         return ()
     now = f"{router.prefix}{router.table}.field.additional.missing"
     if now in config.options:
-        return _leave_out(config, option)
+        return _remove(config, option)
     return Edit(option, now), Edit(now, now, "ignore")
 
 
 def _invalid_operations(config: Config, option: str) -> tuple[Edit, ...]:
     now = option.replace("collection.op.", "table.op.")
-    return _leave_out(config, option) if now in config.options else (Edit(option, now),)
+    return _remove(config, option) if now in config.options else (Edit(option, now),)
 
 
 def _router_of(config: Config, option: str) -> Router | None:
@@ -191,15 +194,15 @@ FIXERS: dict[str, Fixer] = {
     "CC102": _renamed_option,
     "CC103": _renamed_option,
     "CC104": _renamed_value,
-    "CC225": _leave_out,
+    "CC225": _remove,
     "CC226": _renamed_of_plugin,
     "CC301": _renamed_of_plugin,
     "CC302": _place_type,
-    "CC319": _leave_out,
-    "CC323": _leave_out,
+    "CC319": _remove,
+    "CC323": _remove,
     "CC324": _missing_columns,
     "CC328": _invalid_operations,
-    "CC329": _leave_out,
+    "CC329": _remove,
     "CC601": _pgoutput,
 }
-"""What fixes a finding, by its code."""
+"""The fixes of findings, by code."""

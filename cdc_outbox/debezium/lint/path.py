@@ -1,7 +1,7 @@
-"""Where a typical row goes: capture filter → transforms in order, with their predicates → topic. Pure.
+"""The path of a typical row: capture filter → transforms in order, with their predicates → topic. Pure.
 
-Rules about lost events ask this, and compare no patterns themselves. A path ends where the next step is not known: at
-a transform that is not listed here, at an expression that Java may read otherwise. There rules say nothing.
+Rules about lost events use these paths, and compare no patterns themselves. A path ends if the next step is not known:
+at an unknown transform, or at an expression that Java may interpret differently. Rules report nothing after it.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ from cdc_outbox.errors import ConfigError, RoutingError
 
 _MOST_TRANSFORMS = 50
 FEW = 20
-"""Tables that are followed."""
+"""Maximum number of tables whose rows are followed."""
 _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
 _OTHER_ROW = {"cdc_outbox_other": ConnectValue(ConnectType.STRING, "x")}
-"""A row of a table that is no outbox: it has none of an outbox's columns."""
+"""A row of a table that is not an outbox: it has no column of an outbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,9 +31,9 @@ class PathStep:
     """One transform on a record's path.
 
     Args:
-        runs: Whether its predicate lets it see the record.
-        after: ``None`` where the record is dropped, or the task fails.
-        failure: Why the task fails, empty if it does not.
+        runs: Whether its predicate selects the record.
+        after: ``None`` if the record is dropped, or the task fails.
+        failure: The reason why the task fails, empty if it does not.
     """
 
     transform: ConfiguredPlugin
@@ -48,9 +48,9 @@ class Path:
     """One record's path.
 
     Args:
-        table: As include lists have it, empty where its name is not known.
-        start: Before the first transform; its topic is empty where that is not known.
-        steps: Up to the first one of which it is not known what it does.
+        table: As in include lists, empty if its name is not known.
+        start: Before the first transform; its topic is empty if it is not known.
+        steps: Up to the first step whose result is not known.
     """
 
     table: str
@@ -58,12 +58,12 @@ class Path:
     steps: tuple[PathStep, ...]
 
     def step(self, plugin: ConfiguredPlugin) -> PathStep | None:
-        """Return the step at a transform, ``None`` where the record does not come so far, or that is not known."""
+        """Return the step at a transform, ``None`` if the record does not reach it, or if that is not known."""
         return next((step for step in self.steps if step.transform.alias == plugin.alias), None)
 
     @property
     def topic(self) -> str:
-        """The topic as far as the path is known; empty where the topic is not, or the record is dropped."""
+        """The topic as far as the path is known; empty if it is not known, or the record is dropped."""
         end = self.steps[-1].after if self.steps else self.start
         return "" if end is None else end.topic
 
@@ -73,7 +73,7 @@ class Paths:
     """The typical records of one configuration.
 
     Args:
-        outboxes: A path for each outbox that is captured, or one of a table whose name is not known.
+        outboxes: A path for each captured outbox, or one for a table with an unknown name.
     """
 
     config: Config
@@ -82,7 +82,7 @@ class Paths:
     outboxes: tuple[Path, ...] = field(default=())
 
     def of_other(self, table: str) -> list[Path]:
-        """Return the paths of a row of a table that is no outbox; empty for a table whose name is not known."""
+        """Return the paths of a row of a table that is not an outbox; empty for a table with an unknown name."""
         topics = self.config.topics_of(table) if table else ()
         of_mongo = self.config.kind is DatabaseKind.MONGODB
         return [self.walk(change(topic, _OTHER_ROW, of_mongo=of_mongo), table) for topic in topics or [""]]
@@ -93,7 +93,7 @@ class Paths:
         return self.walk(heartbeat(f"{prefix}.{self.config.get('topic.prefix')}"), "")
 
     def topic_by(self, router: Router, step: PathStep) -> str:
-        """Return where a router with a predicate would send a row that another one takes, empty if not known."""
+        """Return the topic of a router with a predicate for a row that another one routes, empty if not known."""
         try:
             after = self._apply(router, step.before) if router.predicate else None
         except (ConfigError, RoutingError):
@@ -104,7 +104,7 @@ class Paths:
         """Follow a record.
 
         Args:
-            is_outbox: Whether a router takes it where the topic, and with it the predicate's answer, is not known.
+            is_outbox: Whether a router receives it if the topic, and so the predicate's result, is not known.
         """
         start, steps = record, []
         for plugin in self.config.transforms[:_MOST_TRANSFORMS]:
@@ -134,15 +134,15 @@ class Paths:
         try:
             return holds(predicate, record) is not plugin.on("negate")
         except ConfigError:
-            hoped = self._hoped(plugin, record) if is_outbox else None
-            if hoped is None:
+            expected = self._expected_result(plugin, record) if is_outbox else None
+            if expected is None:
                 raise
-            return hoped is not plugin.on("negate")
+            return expected is not plugin.on("negate")
 
-    def _hoped(self, plugin: ConfiguredPlugin, record: ConnectRecord) -> bool | None:
-        """Return what the only router's predicate has to answer of a row, if that is the one which is asked.
+    def _expected_result(self, plugin: ConfiguredPlugin, record: ConnectRecord) -> bool | None:
+        """Return the result that the only router's predicate must have so that a row is routed.
 
-        Otherwise the row is not routed, and what is wrong behind does not matter.
+        With another result the row is not routed, and later transforms do not matter. ``None`` for other predicates.
         """
         if len(self.config.routers) != 1 or not isinstance(record.value, Change):
             return None
@@ -163,7 +163,7 @@ class Paths:
 
 @lru_cache(maxsize=4)
 def paths_of(config: Config) -> Paths:
-    """Return the paths of a configuration's typical rows; every rule asks for the same ones."""
+    """Return the paths of a configuration's typical rows. Cached: every rule uses the same ones."""
     routers = dict(_routers(config))
     compiled = [found[0] for found in routers.values() if not isinstance(found, RoutingError)]
     paths = Paths(config, routers, typical_row(compiled))
@@ -186,20 +186,20 @@ def _routers(config: Config) -> Iterator[tuple[str, tuple[EventRouter, bool] | R
 
 
 def _outbox_topics(config: Config) -> list[tuple[str, str]]:
-    """Return the outboxes that are captured, each with a topic before routing, which is empty where it is not known."""
+    """Return the captured outboxes, each with a topic before routing, which is empty if it is not known."""
     tables = [table for table in named_outboxes(config) if find_exclusion(config, table) is None]
     return [(table, topic) for table in tables for topic in config.topics_of(table) or [""]] or [("", "")]
 
 
 def named_outboxes(config: Config) -> list[str]:
-    """Return the tables that are meant as outboxes, by the include list, or by the routers' predicates."""
+    """Return the tables that the include list or the routers' predicates name as outboxes."""
     included = list(config.tables)
     found = [table for table in included if is_outbox(table)] or included
     return list(dict.fromkeys(found or _named_by_predicates(config)))[:FEW]
 
 
 def is_outbox(pattern: str) -> bool:
-    """Tell whether a table looks like an outbox by its name."""
+    """Return whether a table's name contains "outbox"."""
     return "outbox" in pattern.lower()
 
 
@@ -218,13 +218,13 @@ def _named_by_predicates(config: Config) -> Iterator[str]:
 
 
 def sees_raw_topics(config: Config, router: Router) -> bool:
-    """Tell whether the topics that a router's predicate sees are surely those of tables."""
+    """Return whether the topics that a router's predicate receives are those of tables."""
     before = takewhile(lambda plugin: plugin.alias != router.alias, config.transforms)
     return all(map(keeps_topic, before))
 
 
 def _tables_of(config: Config, name: str) -> Iterator[str]:
-    """Yield the tables that a topic's name without its prefix may be of."""
+    """Yield the tables to which a topic name without its prefix may belong."""
     delimiter = config.get("topic.delimiter", ".")
     parts = name.split(delimiter)
     if config.kind is DatabaseKind.SQLSERVER:
@@ -234,16 +234,16 @@ def _tables_of(config: Config, name: str) -> Iterator[str]:
 
 
 def names_database(config: Config, table: str) -> bool:
-    """Tell whether a table is written with its database, where Debezium compares schema and table alone."""
+    """Return whether a table's name includes its database, while Debezium compares schema and table alone."""
     compares_schemas = config.kind in {DatabaseKind.POSTGRESQL, DatabaseKind.SQLSERVER, DatabaseKind.ORACLE}
-    # Who escapes dots may have escaped one that is a name's own.
+    # With escaped dots one of them may belong to a name.
     return compares_schemas and table.count(".") == 2 and "\\." not in config.get("table.include.list")
 
 
 def find_exclusion(config: Config, table: str) -> str | None:
-    """Return the option that keeps a table from being captured, ``None`` where none does, or that is not known.
+    """Return the option that excludes a table from capture, ``None`` if there is none, or if that is not known.
 
-    Debezium compares without regard to case, and takes literal names where ``filters.match.mode`` says so.
+    Debezium ignores case, and compares names literally if ``filters.match.mode`` is ``literal``.
     """
     if config.kind is None or config.reads_messages:
         return None
@@ -267,10 +267,10 @@ def _comparison(config: Config) -> Callable[[str, str], bool | None]:
 
 
 def imagined_table(config: Config, pattern: str = "") -> str:
-    """Return a table that is no outbox and may well be captured, empty where none comes to mind.
+    """Return an invented table that is not an outbox and that would be captured, empty if none is found.
 
     Args:
-        pattern: Of an include list, which it must fit.
+        pattern: A pattern of an include list that the table must match.
     """
     kind = config.kind
     named = [table.rpartition(".")[0] for table in named_outboxes(config)]
@@ -286,6 +286,6 @@ def imagined_table(config: Config, pattern: str = "") -> str:
 
 
 def reaches(config: Config, router: Router, table: str) -> bool:
-    """Tell whether a row of a table that is no outbox comes to a router as a change, which fails the task."""
+    """Return whether a row of a table that is not an outbox reaches a router as a change, which fails the task."""
     steps = [path.step(router) for path in paths_of(config).of_other(table)]
     return any(step is not None and step.runs and isinstance(step.before.value, Change) for step in steps)

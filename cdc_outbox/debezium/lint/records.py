@@ -1,4 +1,4 @@
-"""The records that a connector hands to its transforms: a row's change, a logical message, a heartbeat. Pure."""
+"""Records that a connector passes to its transforms: a row change, a logical message, a heartbeat. Pure."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -32,23 +32,23 @@ _KEY_OF_HEARTBEAT = ConnectStruct(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvelopeChange(Change):
-    """A change whose envelope transforms have added fields to, or taken fields from.
+    """A change whose envelope fields transforms have changed.
 
-    Its ``connector_time_ms`` is ``None`` where ``ts_ms`` is not there, or no number any more.
+    Its ``connector_time_ms`` is ``None`` if ``ts_ms`` is missing, or no longer a number.
     """
 
     fields: frozenset[str] = _FIELDS
 
     @property
     def structure(self) -> ConnectStruct:
-        """What the EventRouter sees in it if it has no row."""
+        """The structure that the EventRouter receives if the change has no row."""
         schema = ConnectSchema(type=ConnectType.STRING)
         fields = tuple((name, schema) for name in sorted(self.fields))
         return ConnectStruct(replace(STRUCTURE, name=ENVELOPE_SUFFIX, fields=fields), {"op": self.operation})
 
 
 def fields_of(value: object) -> frozenset[str] | None:
-    """Return the names of a structure's fields, ``None`` where they are not known."""
+    """Return the names of a structure's fields, ``None`` if they are not known."""
     if isinstance(value, EnvelopeChange):
         return value.fields
     if isinstance(value, ConnectStruct) and value.schema.fields:
@@ -56,8 +56,8 @@ def fields_of(value: object) -> frozenset[str] | None:
     return None
 
 
-def with_fields(value: object, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
-    """Return a structure with these fields, if they were known before."""
+def with_fields(value: Any, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
+    """Return a structure with these fields if its fields were known."""
     if isinstance(value, EnvelopeChange):
         return replace(value, fields=fields, connector_time_ms=value.connector_time_ms if "ts_ms" in fields else None)
     if isinstance(value, ConnectStruct) and value.schema.fields:
@@ -67,7 +67,7 @@ def with_fields(value: object, fields: frozenset[str]) -> Any:  # noqa: ANN401 -
 
 
 def typical_row(routers: list[EventRouter]) -> dict[str, ConnectValue]:
-    """Return an outbox's row with every column that the routers read, of a type that they take."""
+    """Return an outbox row with every column that the routers read, of a type that they support."""
     row = {}
     for router in routers:
         for placement in router.placements:
@@ -83,7 +83,7 @@ def typical_row(routers: list[EventRouter]) -> dict[str, ConnectValue]:
 
 
 def text(value: str) -> ConnectValue:
-    """Return a text of Connect's."""
+    """Return a text value of Connect."""
     return ConnectValue(ConnectType.STRING, value)
 
 
@@ -96,7 +96,7 @@ def change(topic: str, row: dict[str, ConnectValue], *, of_mongo: bool = False) 
 
 
 def logical_message(topic: str) -> ConnectRecord:
-    """Return the record of a logical message of PostgreSQL's, before any transform."""
+    """Return the record of a PostgreSQL logical message, before any transform."""
     return ConnectRecord(topic=topic, key=KEY, value=ConnectStruct(replace(STRUCTURE, name=MESSAGE), {}))
 
 

@@ -1,4 +1,4 @@
-"""The EventRouter's own options: Connect's ``/validate`` looks at none of them but the truth values."""
+"""Rules about options of the EventRouter: Connect's ``/validate`` checks only the booleans among them."""
 
 import re
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from cdc_outbox.text_files.document import ALIKE_OPTION, did_you_mean, nearest
 book = Rulebook()
 
 _MANY = 100
-"""Options that the router does not have, and that are looked at."""
+"""Maximum number of unknown options that are checked."""
 _FEW = 50
-"""Columns, tables and patterns that are held against each other."""
+"""Maximum number of columns, tables and patterns that are compared."""
 _LATER = {"field.additional.missing": (3, 6), "json.payload.empty.array.behavior": (3, 7)}
 _VALUES = {
     "op.invalid.behavior": ("warn", "error", "fatal"),
@@ -27,7 +27,7 @@ _VALUES = {
     "json.payload.empty.array.behavior": ("ignore", "optional_string"),
 }
 _STAYS = {"avro": re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "avro_unicode": re.compile(r"[A-Za-z][A-Za-z0-9]*")}
-"""Names of columns that ``field.name.adjustment.mode`` leaves as they are."""
+"""Column names that ``field.name.adjustment.mode`` does not change."""
 _TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
 
 
@@ -35,7 +35,7 @@ _TRUTHS = ("expand.json.payload", "fields.additional.error.on.missing")
 def misspelt_option(config: Config, router: Router) -> Hits:
     for option, meant in _unknown_options(config, router):
         if meant and _changes(config, router, option, meant):
-            message = f"the router has no option {option!r}, and does not say so."
+            message = f"the router has no option {option!r}, and ignores it without an error."
             yield Hit(router.prefix + option, message, f"Did you mean {meant!r}?")
 
 
@@ -43,12 +43,12 @@ def misspelt_option(config: Config, router: Router) -> Hits:
 def unknown_option(config: Config, router: Router) -> Hits:
     for option, meant in _unknown_options(config, router):
         if not meant or not _changes(config, router, option, meant):
-            message = f"the router has no option {option!r}, and does not say so."
+            message = f"the router has no option {option!r}, and ignores it without an error."
             yield Hit(router.prefix + option, message, f"Did you mean {meant!r}?" if meant else "")
 
 
 def _unknown_options(config: Config, router: Router) -> Iterator[tuple[str, str]]:
-    """Yield each option that the router does not have, with the one that is meant, which is empty where none is."""
+    """Yield each unknown option with the known option that it resembles, empty if there is none."""
     found = plugin(router.type, ".".join(map(str, config.version)))
     known = [*IMPLICIT, *(found.options if found is not None else ())]
     unknown = router.options.keys() - {*known, *_found_elsewhere(router)} if found is not None else ()
@@ -58,7 +58,7 @@ def _unknown_options(config: Config, router: Router) -> Iterator[tuple[str, str]
 
 
 def _changes(config: Config, router: Router, option: str, meant: str) -> bool:
-    """Tell whether the router would route otherwise if an option had the name that is meant."""
+    """Return whether routing would differ if an option had the name that it resembles."""
     kept = {name: value for name, value in router.options.items() if name != option}
     other = replace(router, options={**kept, meant: router.options[option]})
     if meant in IMPLICIT or other.expands is not router.expands:
@@ -70,104 +70,120 @@ def _changes(config: Config, router: Router, option: str, meant: str) -> bool:
 
 
 def _found_elsewhere(router: Router) -> set[str]:
-    """Return the wrong names that have a rule of their own."""
+    """Return the wrong names that another rule reports."""
     renamed = {f"{router.table}.fields.additional.error.on.missing", *(f"{router.table}.{name}" for name in _LATER)}
     return renamed | ({"collection.op.invalid.behavior"} if router.of_mongo else set())
 
 
 @book.router_rule("CC302", WARNING)
-def dead_type(config: Config, router: Router) -> Hits:
+def event_type_without_effect(config: Config, router: Router) -> Hits:
     option = f"{router.table}.field.event.type"
     column = router.get(option)
     if column and column not in {parts[0] for parts in router.placements}:
-        message = f"nothing reads {option}: messages carry no event type."
+        message = f"the router does not read {option}: messages do not contain the event type."
         yield Hit(router.prefix + option, message, f"Write {router.placement}={column}:header:eventType instead.")
 
 
 @book.router_rule("CC309", ERROR)
-def value_out_of_the_list(config: Config, router: Router) -> Hits:
+def unknown_behavior(config: Config, router: Router) -> Hits:
     for prefix in ("table", router.table):
         for name, values in _VALUES.items():
             option = f"{prefix}.{name}"
             if option in router.options and router.get(option).lower() not in values:
-                message = f"{option} is none of {', '.join(values)}; the task fails at its start."
+                message = f"{option} must be one of {', '.join(values)}; the task fails when it starts."
                 yield Hit(router.prefix + option, message, did_you_mean(router.get(option).lower(), list(values)))
         if prefix == router.table == "table":
             return
 
 
 @book.router_rule("CC310", ERROR)
-def neither_true_nor_false(config: Config, router: Router) -> Hits:
+def invalid_boolean(config: Config, router: Router) -> Hits:
     truths = [f"{router.table}.{name}" for name in _TRUTHS]
     for option in (*truths, "route.tombstone.on.empty.payload", "tracing.with.context.field.only", "negate"):
         if router.options.get(option, "true").strip().lower() not in {"true", "false"}:
-            yield Hit(router.prefix + option, f"{option} is neither true nor false.", "Write true or false.")
+            yield Hit(router.prefix + option, f"{option} must be true or false.", "Write true or false.")
 
 
 @book.router_rule("CC317", WARNING)
-def key_that_keeps_no_order(config: Config, router: Router) -> Hits:
+def event_id_as_key(config: Config, router: Router) -> Hits:
     key, event = router.column("key", "aggregateid"), router.column("id", "_id" if router.of_mongo else "id")
     if key == event:
-        message = "the key is the event's own id: an aggregate's events scatter over partitions, and lose their order."
-        yield Hit(f"{router.prefix}{router.table}.field.event.key", message, "Take the aggregate's id as the key.")
+        message = "the key is the event's id: an aggregate's events go to several partitions and lose their order."
+        yield Hit(
+            f"{router.prefix}{router.table}.field.event.key",
+            message,
+            "Use the column with the aggregate's id as the key.",
+        )
 
 
 @book.router_rule("CC318", ERROR)
-def column_without_a_name(config: Config, router: Router) -> Hits:
+def empty_column_name(config: Config, router: Router) -> Hits:
     columns = [f"{router.table}.field.event.{role}" for role in ("id", "key", "payload", "timestamp")]
     for option in (*columns, "route.by.field"):
         if option in router.options and not router.get(option):
-            yield Hit(router.prefix + option, f"{option} is empty, and the task fails.", "Leave it out, or name one.")
+            yield Hit(
+                router.prefix + option,
+                f"{option} is empty, and the task fails.",
+                "Remove the option, or name a column.",
+            )
 
 
 @book.router_rule("CC319", WARNING)
-def version_without_an_envelope(config: Config, router: Router) -> Hits:
+def version_without_envelope(config: Config, router: Router) -> Hits:
     option = f"{router.table}.field.event.schema.version"
     if router.get(option) and not router.has_envelope:
-        message = f"{option} does nothing: only an envelope has a version."
-        yield Hit(router.prefix + option, message, "Leave it out, or place a column in the envelope.")
+        message = f"{option} has no effect: only an envelope has a schema version."
+        yield Hit(router.prefix + option, message, "Remove the option, or place a column in the envelope.")
 
 
 @book.router_rule("CC320", ERROR)
-def versions_of_many_shapes(config: Config, router: Router) -> Hits:
+def version_with_expansion(config: Config, router: Router) -> Hits:
     option = f"{router.table}.field.event.schema.version"
     if router.get(option) and router.has_envelope and router.expands:
-        message = "a second shape of payload under the same version fails the task: the router keeps one a version."
-        yield Hit(router.prefix + option, message, "Leave out the version, or do not expand.")
+        message = "the router keeps one schema for each version: a payload with another structure fails the task."
+        yield Hit(router.prefix + option, message, "Remove the version, or disable expansion.")
 
 
 @book.router_rule("CC321", WARNING)
 def expanded_payload(config: Config, router: Router) -> Hits:
     if router.expands and not config.expands_shapes:
-        message = "expansion drops nulls and empty lists, rounds decimals, and fails the task on a list at the top."
-        remedy = "StringConverter without expansion passes JSON as it is."
+        message = "expansion drops nulls and empty lists, rounds decimals, and fails the task on a top-level list."
+        remedy = "Use StringConverter without expansion, which passes JSON on unchanged."
         if router.of_mongo:
-            message = "expansion fails the task on a list of values of several types, such as [1, 1.5] or [null, 1]."
-            remedy = "Store the payload as text, which passes as it is."
+            message = (
+                "expansion fails the task on a list with values of different types, such as [1, 1.5] or [null, 1]."
+            )
+            remedy = "Store the payload as text, which is not expanded."
         yield Hit(f"{router.prefix}{router.table}.expand.json.payload", message, remedy)
 
 
 @book.router_rule("CC322", ERROR)
-def names_that_lose_values(config: Config, router: Router) -> Hits:
+def adjusted_field_names(config: Config, router: Router) -> Hits:
     mode = router.get("field.name.adjustment.mode").lower()
     if mode not in {"", "none"} and router.expands:
-        message = "expansion with adjusted names loses the value of every field whose name it adjusts."
-        yield Hit(f"{router.prefix}field.name.adjustment.mode", message, "Leave it out, and choose other names.")
+        message = "expansion sets every field to null whose name it adjusts."
+        yield Hit(
+            f"{router.prefix}field.name.adjustment.mode",
+            message,
+            "Remove the option, and choose field names that need no adjustment.",
+        )
 
 
 @book.router_rule("CC323", NOTE)
-def refinement_of_nothing(config: Config, router: Router) -> Hits:
+def expansion_option_without_expansion(config: Config, router: Router) -> Hits:
     for name in ("json.payload.null.behavior", "json.payload.empty.array.behavior"):
         if f"table.{name}" in router.options and not router.expands:
-            yield Hit(f"{router.prefix}table.{name}", f"table.{name} does nothing without expansion.", "Leave it out.")
+            yield Hit(
+                f"{router.prefix}table.{name}", f"table.{name} has no effect without expansion.", "Remove the option."
+            )
 
 
 @book.router_rule("CC324", WARNING)
-def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
+def renamed_option_for_missing_columns(config: Config, router: Router) -> Hits:
     option = f"{router.table}.fields.additional.error.on.missing"
-    told = router.get(f"{router.table}.field.additional.missing").lower() == "ignore"
-    if option in router.options and config.version >= (3, 6) and not router.on(option) and not told:
-        message = f"{option} is not read since Debezium 3.6: a row that lacks a placed column fails the task."
+    ignores = router.get(f"{router.table}.field.additional.missing").lower() == "ignore"
+    if option in router.options and config.version >= (3, 6) and not router.on(option) and not ignores:
+        message = f"Debezium ignores {option} since 3.6: a row without a placed column fails the task."
         yield Hit(router.prefix + option, message, f"Write {router.table}.field.additional.missing=ignore.")
 
 
@@ -175,82 +191,92 @@ def missing_columns_by_an_old_name(config: Config, router: Router) -> Hits:
 def option_of_a_later_version(config: Config, router: Router) -> Hits:
     for name, since in _LATER.items():
         option = f"{router.table}.{name}"
-        if option in router.options and config.version < since and not _is_told_earlier(router, name):
-            message = f"{option} does nothing before Debezium {'.'.join(map(str, since))}."
-            yield Hit(router.prefix + option, message, "Upgrade, or leave it out.")
+        if option in router.options and config.version < since and not _is_set_by_older_name(router, name):
+            message = f"{option} has no effect before Debezium {'.'.join(map(str, since))}."
+            yield Hit(router.prefix + option, message, "Upgrade Debezium, or remove the option.")
 
 
-def _is_told_earlier(router: Router, name: str) -> bool:
-    """Tell whether an option's older name, which MongoDB's router never had, says the same."""
+def _is_set_by_older_name(router: Router, name: str) -> bool:
+    """Return whether the option's older name, which MongoDB's router never had, sets the same."""
     ignored = name == "field.additional.missing" and router.get(f"table.{name}").lower() == "ignore"
     return ignored and router.get("table.fields.additional.error.on.missing").lower() == "false"
 
 
 @book.router_rule("CC326", ERROR, DatabaseKind.MONGODB)
-def router_of_tables(config: Config, router: Router) -> Hits:
+def event_router_on_mongodb(config: Config, router: Router) -> Hits:
     if not router.of_mongo:
-        yield Hit(f"{router.prefix}type", "this EventRouter reads tables, not documents.", "Take MongoEventRouter.")
+        yield Hit(f"{router.prefix}type", "EventRouter cannot read MongoDB's documents.", "Use MongoEventRouter.")
 
 
 @book.router_rule("CC327", ERROR, *(kind for kind in CAPTURED if kind is not DatabaseKind.MONGODB))
-def router_of_documents(config: Config, router: Router) -> Hits:
+def mongo_event_router_on_tables(config: Config, router: Router) -> Hits:
     if router.of_mongo:
-        yield Hit(f"{router.prefix}type", "MongoEventRouter reads documents, not tables.", "Take EventRouter.")
+        yield Hit(f"{router.prefix}type", "MongoEventRouter cannot read rows of tables.", "Use EventRouter.")
 
 
 @book.router_rule("CC328", ERROR)
-def invalid_operations_by_the_documented_name(config: Config, router: Router) -> Hits:
+def documented_name_of_invalid_behavior(config: Config, router: Router) -> Hits:
     option = "collection.op.invalid.behavior"
     if router.of_mongo and option in router.options:
-        message = f"{option} stands in the documentation, and the router does not read it."
-        yield Hit(router.prefix + option, message, "Write table.op.invalid.behavior.")
+        message = f"the router does not read {option}, although its documentation names it."
+        yield Hit(router.prefix + option, message, "Use table.op.invalid.behavior.")
 
 
 @book.router_rule("CC329", NOTE)
-def behaviour_that_never_shows(config: Config, router: Router) -> Hits:
+def invalid_behavior_without_effect(config: Config, router: Router) -> Hits:
     option = "table.op.invalid.behavior"
     if option in router.options and "u" in _skipped(config):
-        yield Hit(router.prefix + option, f"{option} does nothing: updates are skipped before.", "Leave it out.")
+        yield Hit(
+            router.prefix + option, f"{option} has no effect: skipped.operations contains u.", "Remove the option."
+        )
 
 
 @book.router_rule("CC337", WARNING)
-def update_that_fails_the_task(config: Config, router: Router) -> Hits:
+def fatal_invalid_behavior(config: Config, router: Router) -> Hits:
     option = "table.op.invalid.behavior"
     if router.get(option).lower() == "fatal" and "u" not in _skipped(config):
-        message = "an update of a row that is published fails the task, and every restart meets it again."
-        yield Hit(router.prefix + option, message, "Set skipped.operations to u,d,t, or leave updates at warn.")
+        message = "an update of a published row fails the task, and fails it again after every restart."
+        yield Hit(router.prefix + option, message, "Set skipped.operations to u,d,t, or set this option to warn.")
 
 
 @book.rule("CC330", WARNING)
-def routers_in_a_row(config: Config) -> Hits:
+def second_router_without_rows(config: Config) -> Hits:
     for before, router in zip(config.routers, config.routers[1:], strict=False):
         if not before.predicate:
-            message = f"{router.alias!r} never sees a row: {before.alias!r} routes them all."
-            yield Hit("transforms", message, "Give each a predicate.")
+            message = f"{router.alias!r} receives no row: {before.alias!r} routes all of them."
+            yield Hit("transforms", message, "Give each router a predicate.")
 
 
 @book.router_rule("CC331", WARNING, DatabaseKind.ORACLE)
-def column_in_small_letters(config: Config, router: Router) -> Hits:
+def lower_case_columns_on_oracle(config: Config, router: Router) -> Hits:
     options = [f"table.field.event.{role}" for role in ("id", "key", "payload", "timestamp", "schema.version")]
     for option in (*options, "route.by.field"):
         if router.get(option) != router.get(option).upper():
-            message = f"{option} is taken as it is written, and Oracle's columns are in capital letters."
-            yield Hit(router.prefix + option, message, f"Write {router.get(option).upper()}, unless it was quoted.")
+            message = f"{option} is in lower case, and unquoted columns are upper case in Oracle."
+            yield Hit(
+                router.prefix + option,
+                message,
+                f"Write {router.get(option).upper()}, unless the column was created with a quoted name.",
+            )
     if any(parts[0] != parts[0].upper() for parts in router.placements):
-        message = "placed columns are taken as they are written, and Oracle's are in capital letters."
-        yield Hit(router.prefix + router.placement, message, "Write them so, unless they were quoted.")
+        message = "placed columns are in lower case, and unquoted columns are upper case in Oracle."
+        yield Hit(
+            router.prefix + router.placement,
+            message,
+            "Write them in upper case, unless the columns were created with quoted names.",
+        )
 
 
 @book.rule("CC332", ERROR, *CAPTURED)
-def operations_that_are_skipped(config: Config) -> Hits:
+def skipped_inserts(config: Config) -> Hits:
     if config.routers and "c" in _skipped(config):
-        yield Hit("skipped.operations", "inserts are skipped, so no event is published.", "Write u,d,t.")
+        yield Hit("skipped.operations", "the connector skips inserts, so it publishes no event.", "Write u,d,t.")
 
 
 @book.rule("CC333", WARNING, DatabaseKind.POSTGRESQL, *BINLOG, DatabaseKind.ORACLE)
-def truncation_that_arrives(config: Config) -> Hits:
+def truncate_not_skipped(config: Config) -> Hits:
     if config.routers and config.has("skipped.operations") and "t" not in _skipped(config):
-        message = "a TRUNCATE of the outbox reaches the router, and fails the task."
+        message = "a TRUNCATE of the outbox reaches the router and fails the task."
         yield Hit("skipped.operations", message, "Write u,d,t.")
 
 
@@ -259,35 +285,35 @@ def _skipped(config: Config) -> set[str]:
 
 
 @book.router_rule("CC334", ERROR)
-def time_that_is_none(config: Config, router: Router) -> Hits:
+def unsupported_time_precision(config: Config, router: Router) -> Hits:
     mode = config.get("time.precision.mode").lower()
     if router.column("timestamp") and mode in {"connect", "isostring", "structured"}:
-        message = f"with the time precision {mode} no column is a time to the router, and the task fails."
-        yield Hit("time.precision.mode", message, "Leave it out.")
+        message = f"the router does not support the time precision {mode}, and the task fails."
+        yield Hit("time.precision.mode", message, "Remove the option.")
 
 
 @book.router_rule("CC335", NOTE)
-def clock_of_the_connector(config: Config, router: Router) -> Hits:
+def missing_timestamp_column(config: Config, router: Router) -> Hits:
     option = f"{router.prefix}{router.table}.field.event.timestamp"
     if option not in config.options and not config.reads_messages:
-        message = "messages have the time at which the connector met them, not the event's."
-        yield Hit(option, message, "Name a column without time zone that has it.")
+        message = "a message's timestamp is the time of processing, not the event's time."
+        yield Hit(option, message, "Name a column with the event's time, of a type without time zone.")
 
 
 @book.router_rule("CC336", ERROR)
-def columns_that_are_hidden(config: Config, router: Router) -> Hits:
+def hidden_columns(config: Config, router: Router) -> Hits:
     for option in config.options:
         if not re.fullmatch(r"column\.((in|ex)clude\.list|mask\..+|truncate\..+)", option):
             continue
         hidden = [column for column in sorted({*_columns(router)})[:_FEW] if _hides(config, option, column)]
         if hidden:
-            message = f"the router does not find {', '.join(hidden)} as it was written."
-            yield Hit(option, message, "Let the outbox's columns be.")
+            message = f"the option filters or masks {', '.join(hidden)}, which the router needs unchanged."
+            yield Hit(option, message, "Exclude the outbox's columns from this option.")
     option, stays = "field.name.adjustment.mode", _STAYS.get(config.get("field.name.adjustment.mode").lower())
     adjusted = [column for column in sorted({*_columns(router)})[:_FEW] if stays and not stays.fullmatch(column)]
     if adjusted:
-        message = f"the router does not find {', '.join(adjusted)}: columns come under other names."
-        yield Hit(option, message, "Leave it out.")
+        message = f"the router does not find {', '.join(adjusted)}: the option changes these column names."
+        yield Hit(option, message, "Remove the option.")
 
 
 def _columns(router: Router) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A configuration's EventRouters, as far as the router simulator can imitate them. Pure."""
+"""A configuration's EventRouters, as far as our own EventRouter supports them. Pure."""
 
 from dataclasses import replace
 
@@ -13,13 +13,13 @@ from cdc_outbox.errors import RoutingError
 
 
 def compiled_router(router: Router, config: Config) -> tuple[EventRouter, bool]:
-    """Return a router that routes as this one does, and whether the topics that it gives are known.
+    """Return our EventRouter with this router's options, and whether the topics that it sets are known.
 
-    JSON is not expanded. MongoDB's options are those of the usual router under another name.
+    JSON is not expanded. MongoDB's options are those of the EventRouter with other names.
 
     Raises:
-        RoutingError: The real one's ``configure()`` throws.
-        ConfigError: It cannot be imitated.
+        RoutingError: Debezium's ``configure()`` throws.
+        ConfigError: Our EventRouter does not support the options.
     """
     options = {
         f"table.{option.removeprefix('collection.')}" if option.startswith("collection.") else option: value
@@ -38,25 +38,25 @@ def _is_known(regex: str) -> bool:
     try:
         read_regex(regex)
     except InvalidRegexError:
-        return True  # EventRouter refuses it, as the real one does
+        return True  # EventRouter refuses it, as Debezium's does
     except UnknownRegexError:
         return False
     return True
 
 
 def routed(router: Router, real: EventRouter, record: ConnectRecord, *, knows_topic: bool) -> ConnectRecord | None:
-    """Return what a router makes of a record; an expanded payload is a structure of fields that are not known.
+    """Return a router's result for a record; an expanded payload is a structure with unknown fields.
 
     Raises:
-        RoutingError: The task fails on it.
-        ConfigError: What becomes of it is not known.
+        RoutingError: The task fails on the record.
+        ConfigError: The result is not known.
     """
     value = record.value
     if isinstance(value, EnvelopeChange):
         if not {"op", "after"} <= value.fields:
             record = replace(record, value=value.structure)
         elif value.connector_time_ms is None and real.timestamp_column is None:
-            raise RoutingError("ts_ms is no number in it any more", exception="DataException")
+            raise RoutingError("ts_ms is not a number", exception="DataException")
     found = real.transform(record, EnvelopeMemory())
     if found is None or not isinstance(record.value, Change):
         return found

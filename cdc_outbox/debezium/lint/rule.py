@@ -1,4 +1,4 @@
-"""What a rule is: a code, a severity and a function from a configuration to hits. Pure."""
+"""Rules: a code, a severity and a function from a configuration to hits. Pure."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from cdc_outbox.debezium.config import Config, Router
 from cdc_outbox.finding import Finding, Severity
 
 _ENOUGH = 100
-"""Findings of one rule in one configuration; a fixed configuration is linted again."""
+"""Maximum number of findings of one rule in one configuration; a fixed one is linted again."""
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
 
 class Hit(NamedTuple):
-    """What a rule found: at which option, what is the case, what to do. Never with the value of a secret."""
+    """One result of a rule: the option, the message, the remedy. Never contains a secret."""
 
     option: str
     message: str
@@ -30,10 +30,10 @@ RouterCheck = Callable[[Config, Router], Hits]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One entry of the catalogue; the code's story is told by ``cdc-outbox explain``.
+    """One lint rule; ``cdc-outbox explain`` shows the explanation of its code.
 
     Args:
-        kinds: Whose connectors it looks at; none means any connector at all.
+        kinds: The kinds of connectors that the rule checks; empty for every connector.
     """
 
     code: str
@@ -42,12 +42,12 @@ class Rule:
     kinds: tuple[DatabaseKind, ...] = ()
 
     def hits(self, config: Config) -> Hits:
-        """Return what it hits in a configuration."""
+        """Return the hits in a configuration."""
         if not self.kinds or config.kind in self.kinds:
             yield from islice(self.check(config), _ENOUGH)
 
     def findings(self, config: Config) -> Iterator[Finding]:
-        """Return what it finds in a configuration."""
+        """Return the findings about a configuration."""
         for hit in self.hits(config):
             yield Finding(
                 code=self.code,
@@ -60,12 +60,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rulebook:
-    """The rules of one theme, in the order in which they are written down."""
+    """The rules of one module, in the order of their definition."""
 
     rules: list[Rule] = field(default_factory=list)
 
     def rule(self, code: str, severity: Severity, *kinds: DatabaseKind) -> Callable[[Check], Check]:
-        """Make a rule of a function."""
+        """Register a function as a rule."""
 
         def enter(check: Check) -> Check:
             self.rules.append(Rule(code, severity, check, kinds))
@@ -74,7 +74,7 @@ class Rulebook:
         return enter
 
     def router_rule(self, code: str, severity: Severity, *kinds: DatabaseKind) -> Callable[[RouterCheck], RouterCheck]:
-        """Make a rule of a function that looks at each EventRouter of a configuration."""
+        """Register a function as a rule that checks each EventRouter of a configuration."""
 
         def enter(check: RouterCheck) -> RouterCheck:
             self.rules.append(Rule(code, severity, lambda c: (h for r in c.routers for h in check(c, r)), kinds))

@@ -1,4 +1,4 @@
-"""Several configurations beside each other: what only one connector may have."""
+"""Rules about several configurations: values that two connectors must not share."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -10,7 +10,7 @@ _Key = Callable[[Config], tuple[str, ...] | None]
 
 
 def compare(configs: Sequence[Config]) -> Iterator[Finding]:
-    """Return what connectors have in common and must not; each finding stands at the later one and names the first."""
+    """Return findings about values that two connectors share; each is located in the later one and names the first."""
     for code, severity, option, key, message, remedy in _SHARED:
         known: dict[tuple[str, ...], Config] = {}
         for config in configs:
@@ -30,7 +30,7 @@ def compare(configs: Sequence[Config]) -> Iterator[Finding]:
 
 
 def _server(config: Config) -> tuple[str, ...] | None:
-    """Return which server it reads; one that the worker resolves is the same where it is written the same."""
+    """Return the server that a connector reads; equal references count as the same server."""
     host = config.get("database.hostname") or config.get("mongodb.connection.string")
     return (host, config.get("database.port")) if host else None
 
@@ -63,54 +63,54 @@ _SHARED: Iterable[tuple[str, Severity, str, _Key, str, str]] = (
         Severity.ERROR,
         "slot.name",
         _own("slot.name", DatabaseKind.POSTGRESQL, default=DEFAULT_SLOT, per_server=True),
-        "the slot is that of another connector, and the second waits for it",
-        "Give each a slot of its own.",
+        "another connector uses the same slot, and this one waits for it",
+        "Use one slot for each connector.",
     ),
     (
         "CC902",
         Severity.ERROR,
         "topic.prefix",
         _own("topic.prefix"),
-        "the topic.prefix is that of another connector: topics, heartbeats and metrics mix",
-        "Give each a prefix of its own.",
+        "another connector uses the same topic.prefix: topics, heartbeats and metrics collide",
+        "Use one prefix for each connector.",
     ),
     (
         "CC903",
         Severity.ERROR,
         "database.server.id",
         _own("database.server.id", *BINLOG, per_server=True),
-        "the database.server.id is that of another connector, and the server hangs up on one of them",
-        "Give each an id of its own.",
+        "another connector uses the same database.server.id: the server closes one connection",
+        "Use one id for each connector.",
     ),
     (
         "CC904",
         Severity.WARNING,
         "publication.name",
         _publication,
-        "the publication is that of another connector: each may change what the other gets",
-        "Give each a publication of its own.",
+        "another connector uses the same publication: each may change the other's tables",
+        "Use one publication for each connector.",
     ),
     (
         "CC905",
         Severity.WARNING,
         "schema.history.internal.kafka.topic",
         _own("schema.history.internal.kafka.topic", *HISTORY),
-        "the schema's history is that of another connector, and each start reads both",
-        "Give each a topic of its own.",
+        "another connector uses the same schema history topic: each start reads both histories",
+        "Use one topic for each connector.",
     ),
     (
         "CC906",
         Severity.ERROR,
         "name",
         _named,
-        "the connector's name is that of another one, which it replaces",
-        "Give each a name of its own.",
+        "another connector has the same name: this configuration replaces it",
+        "Use one name for each connector.",
     ),
 )
 
 
 def captured_tables(config: Config) -> dict[tuple[object, ...], str]:
-    """Return the tables that an outbox connector captures, each by what tells it from all others, with its name."""
+    """Return the names of the tables that an outbox connector captures, each by a key unique across servers."""
     if not config.routers or config.kind is None:
         return {}
     databases = (config.get(f"database.{option}") for option in ("dbname", "pdb.name", "names"))
@@ -130,8 +130,8 @@ def _tables_twice(configs: Sequence[Config]) -> Iterator[Finding]:
                 code="CC907",
                 severity=Severity.WARNING,
                 location=config.locations(option),
-                message=f"{table} is published twice (also as in {_where(first, option)}).",
-                remedy="Leave it to one connector.",
+                message=f"two connectors publish {table} (as in {_where(first, option)}).",
+                remedy="Publish the table with one connector.",
             )
 
 

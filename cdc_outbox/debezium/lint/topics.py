@@ -1,4 +1,4 @@
-"""The topics that Connect makes for events."""
+"""Rules about topics that Connect creates for events."""
 
 import re
 
@@ -20,37 +20,43 @@ def creation_without_defaults(config: Config) -> Hits:
     for option in (f"{_DEFAULT}replication.factor", f"{_DEFAULT}partitions"):
         if not config.has(option):
             yield Hit(
-                option, f"{option} is missing, and the task fails on topic.creation without it.", f"Set {option}."
+                option,
+                f"{option} is missing: the task fails, because other topic.creation options are set.",
+                f"Set {option}.",
             )
 
 
 @book.rule("CC252", WARNING)
-def group_that_takes_nothing(config: Config) -> Hits:
+def group_without_pattern(config: Config) -> Hits:
     for group in _groups(config):
         option = f"{_CREATION}{group}.include"
         if not config.has(option):
-            yield Hit(option, f"the group {group!r} takes no topic, so its options do nothing.", f"Set {option}.")
+            yield Hit(option, f"the group {group!r} matches no topic, so its options have no effect.", f"Set {option}.")
 
 
 @book.rule("CC253", WARNING)
-def group_that_is_not_listed(config: Config) -> Hits:
+def unlisted_group(config: Config) -> Hits:
     known = {"default", *_groups(config)}
     for option in config.options:
         group = re.fullmatch(r"topic\.creation\.([^.]+)\..+", option)
         if group and group[1] not in known:
             yield Hit(
-                option, f"the group {group[1]!r} is not in topic.creation.groups, so this does nothing.", "Add it."
+                option,
+                f"topic.creation.groups does not list {group[1]!r}, so the option has no effect.",
+                "Add the group.",
             )
 
 
 @book.rule("CC254", ERROR)
-def group_with_a_broken_pattern(config: Config) -> Hits:
+def invalid_group_pattern(config: Config) -> Hits:
     for group in _groups(config):
         for option in (f"{_CREATION}{group}.include", f"{_CREATION}{group}.exclude"):
             for pattern in listed(config.get(option)):
                 reason = refusal(pattern)
                 if reason:
-                    yield Hit(option, f"no regular expression: {reason}.", "Correct the pattern.")
+                    yield Hit(
+                        option, f"the pattern is not a valid regular expression: {reason}.", "Correct the pattern."
+                    )
 
 
 @book.rule("CC255", WARNING)
@@ -65,24 +71,24 @@ def compacted_events(config: Config) -> Hits:
 def one_replica(config: Config) -> Hits:
     for option in config.options:
         if option.startswith(_CREATION) and option.endswith(".replication.factor") and config.get(option) == "1":
-            yield Hit(option, "with one replica the events go with the broker that has it.", "Set it to 3, or to -1.")
+            yield Hit(option, "with one replica events are lost with its broker.", "Set it to 3, or to -1.")
 
 
 @book.rule("CC257", NOTE)
 def one_partition(config: Config) -> Hits:
     for option in config.options:
         group = option.removeprefix(_CREATION).removesuffix(".partitions")
-        # Of one topic that is named somebody has thought.
+        # A group for one named topic is a deliberate choice.
         named = literal(config.get(f"{_CREATION}{group}.include")) is not None and group != "default"
         if option == f"{_CREATION}{group}.partitions" and config.get(option) == "1" and not named:
-            message = "with one partition there is one consumer; more of them later break the order per aggregate."
-            yield Hit(option, message, "Take what you will need from the beginning.")
+            message = "one partition allows one consumer only; adding partitions later breaks the order per aggregate."
+            yield Hit(option, message, "Create as many partitions as you will need.")
 
 
 @book.rule("CC258", NOTE)
-def topics_of_the_brokers_making(config: Config) -> Hits:
+def topics_created_by_the_broker(config: Config) -> Hits:
     if config.routers and not any(option.startswith(_CREATION) for option in config.options):
-        message = "topics are made as the broker makes them: often with one partition, or not at all."
+        message = "the broker creates topics with its defaults: often with one partition, or not at all."
         yield Hit(f"{_DEFAULT}partitions", message, f"Set {_DEFAULT}partitions and {_DEFAULT}replication.factor.")
 
 

@@ -1,7 +1,7 @@
-"""What a connector's transforms and predicates make of a record, as far as that is known. Pure.
+"""How a connector's transforms and predicates change a record, as far as that is known. Pure.
 
 As in :mod:`cdc_outbox.debezium.event_router`, a :class:`RoutingError` means that the task would fail on the record, and
-a :class:`ConfigError` that it is not known what would become of it.
+a :class:`ConfigError` that the result is not known.
 """
 
 import re
@@ -41,9 +41,9 @@ TIMESTAMP_ROUTER = f"{_KAFKA}TimestampRouter"
 UNWRAPPING = frozenset(
     {f"{_DEBEZIUM}ExtractNewRecordState", "io.debezium.connector.mongodb.transforms.ExtractNewDocumentState"}
 )
-"""They take the envelope off a change, and leave other records as they are."""
+"""Transforms that remove the envelope of a change, and do not change other records."""
 
-_LEAVE_CHANGES = frozenset(
+_KEEPING_CHANGES = frozenset(
     {
         *(
             f"{_DEBEZIUM}{name}"
@@ -61,7 +61,7 @@ _LEAVE_CHANGES = frozenset(
         "io.debezium.connector.mysql.transforms.ReadToInsertEvent",
     }
 )
-"""They leave a change under its topic, and the columns of an outbox as they are."""
+"""Transforms that change neither the topic of a change nor the columns of an outbox."""
 
 _NEED_A_STRUCTURE = frozenset(
     {
@@ -84,23 +84,23 @@ _NEED_A_STRUCTURE = frozenset(
     }
 )
 _READ_BY_ROUTERS = frozenset({"op", "after", "ts_ms"})
-"""The fields of an envelope that a router reads, the last one where no column has the event's time."""
+"""Envelope fields that a router reads; ``ts_ms`` only if no column contains the event's time."""
 _SCRIPTS = frozenset({f"{_DEBEZIUM}Filter", f"{_DEBEZIUM}ContentBasedRouter"})
 _Transform = Callable[[ConfiguredPlugin, ConnectRecord], ConnectRecord | None]
 
 
 def keeps_topic(plugin: ConfiguredPlugin) -> bool:
-    """Tell whether a transform is known to leave the topics of what no router has routed as they are."""
+    """Return whether a transform is known to keep the topics of records that no router has routed."""
     name = plugin.type.removeprefix(_KAFKA)
-    keeps = {ROUTER, MONGO_ROUTER, DECODER, *UNWRAPPING, *_LEAVE_CHANGES}
+    keeps = {ROUTER, MONGO_ROUTER, DECODER, *UNWRAPPING, *_KEEPING_CHANGES}
     return plugin.type in keeps or (name in _KNOWN and name not in _RENAMING)
 
 
 def holds(predicate: ConfiguredPlugin, record: ConnectRecord) -> bool:
-    """Tell whether a predicate is true of a record.
+    """Return whether a predicate is true for a record.
 
     Raises:
-        ConfigError: That is not known.
+        ConfigError: The result is not known.
     """
     answer = None
     if predicate.type == TOPIC_NAMES and record.topic:
@@ -112,25 +112,25 @@ def holds(predicate: ConfiguredPlugin, record: ConnectRecord) -> bool:
     elif predicate.type == _HEADER_KEY and not predicate.get("name").startswith("__debezium"):
         answer = predicate.get("name") in dict(record.headers)
     if answer is None:
-        raise ConfigError(f"what the predicate {predicate.alias} answers is not known")
+        raise ConfigError(f"the result of the predicate {predicate.alias} is not known")
     return answer
 
 
 def transformed(plugin: ConfiguredPlugin, record: ConnectRecord, row: dict[str, ConnectValue]) -> ConnectRecord | None:
-    """Return what a transform other than a router makes of a record, ``None`` where it drops it.
+    """Return the result of a transform other than a router, ``None`` if it drops the record.
 
     Args:
-        row: What a decoded message holds.
+        row: The content of a decoded message.
 
     Raises:
-        RoutingError: The task fails on it.
-        ConfigError: What becomes of it is not known.
+        RoutingError: The task fails on the record.
+        ConfigError: The result is not known.
     """
     if plugin.type in _NEED_A_STRUCTURE and isinstance(_side(plugin, record), ConnectValue):
-        raise RoutingError("it needs a structure, and gets text or bytes", exception="DataException")
+        raise RoutingError("it needs a structure, and receives text or bytes", exception="DataException")
     if plugin.type in _SCRIPTS:
         return _scripted(plugin, record)
-    if plugin.type in _LEAVE_CHANGES and isinstance(record.value, Change):
+    if plugin.type in _KEEPING_CHANGES and isinstance(record.value, Change):
         return record
     if plugin.type in UNWRAPPING:
         return _unwrapped(record)
@@ -144,7 +144,7 @@ def transformed(plugin: ConfiguredPlugin, record: ConnectRecord, row: dict[str, 
 
 
 def _unknown(plugin: ConfiguredPlugin) -> ConfigError:
-    return ConfigError(f"what {plugin.alias} makes of it is not known")
+    return ConfigError(f"the result of the transform {plugin.alias} is not known")
 
 
 def _is_for_keys(plugin: ConfiguredPlugin) -> bool:
@@ -156,7 +156,7 @@ def _side(plugin: ConfiguredPlugin, record: ConnectRecord) -> object:
 
 
 def _with_fields(plugin: ConfiguredPlugin, record: ConnectRecord, fields: frozenset[str]) -> ConnectRecord:
-    """Return the record with these fields in the structure that a transform works on."""
+    """Return the record with these fields in the structure that a transform changes."""
     if _is_for_keys(plugin):
         return replace(record, key=with_fields(record.key, fields))
     return replace(record, value=with_fields(record.value, fields))
@@ -177,7 +177,7 @@ def _unwrapped(record: ConnectRecord) -> ConnectRecord:
 
 
 def _renamed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
-    """Return the record under the topic that RegexRouter or Debezium's router of logical tables gives it."""
+    """Return the record with the topic that RegexRouter or ByLogicalTableRouter sets."""
     of_debezium = plugin.type.startswith(_DEBEZIUM)
     regex, replacement = (f"topic.{name}" if of_debezium else name for name in ("regex", "replacement"))
     try:
@@ -194,13 +194,13 @@ def _renamed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
         raise _unknown(plugin)
     topic = pattern.replace_first(record.topic, plugin.get(replacement))
     if not isinstance(record.value, Change) and not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
-        raise RoutingError("it gives a topic that no broker takes", exception="InvalidTopicException")
+        raise RoutingError("it sets an invalid topic name", exception="InvalidTopicException")
     return replace(record, topic=topic)
 
 
 def _dated(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     if record.timestamp_ms is None:
-        raise RoutingError("it has no timestamp", exception="DataException")
+        raise RoutingError("the record has no timestamp", exception="DataException")
     form = plugin.get("topic.format", "${topic}-${timestamp}")
     topic = form.replace("${topic}", record.topic).replace("${timestamp}", "19700101")
     return replace(record, topic=topic if record.topic else "")
@@ -211,7 +211,7 @@ def _extracted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord
     if plugin.get("field.syntax.version", "V1").upper() != "V1":
         raise _unknown(plugin)
     if fields is not None and name not in fields:
-        raise RoutingError(f"there is no field {name}", exception="IllegalArgumentException")
+        raise RoutingError(f"the record has no field {name}", exception="IllegalArgumentException")
     if _is_for_keys(plugin):
         return replace(record, key=text("1"))
     if isinstance(record.value, Change) and name in {"before", "after", "source"}:
@@ -226,7 +226,7 @@ def _replaced(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
     if fields is None:
         return record
     if plugin.get("whitelist") or plugin.get("blacklist"):
-        raise _unknown(plugin)  # which Kafka before 4.0 reads
+        raise _unknown(plugin)  # read by Kafka before 4.0
     included, excluded = listed(plugin.get("include")), listed(plugin.get("exclude"))
     renames = dict(entry.partition(":")[::2] for entry in listed(plugin.get("renames")))
     if renames.keys() & _READ_BY_ROUTERS or set(renames.values()) & _READ_BY_ROUTERS:
@@ -241,7 +241,7 @@ def _inserted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
 
 
 def _widened(plugin: ConfiguredPlugin, record: ConnectRecord, *names: str) -> ConnectRecord:
-    """Return the record with further fields in the structure that a transform works on."""
+    """Return the record with additional fields in the structure that a transform changes."""
     fields = fields_of(_side(plugin, record))
     return record if fields is None else _with_fields(plugin, record, fields | set(filter(None, names)))
 
@@ -258,7 +258,7 @@ def _with_field_as_header(plugin: ConfiguredPlugin, record: ConnectRecord) -> Co
         raise _unknown(plugin)
     missing = sorted(set(names) - fields)
     if missing:
-        raise RoutingError(f"there is no field {missing[0]}", exception="NullPointerException")
+        raise RoutingError(f"the record has no field {missing[0]}", exception="NullPointerException")
     headers = tuple((name, text("x")) for name in listed(plugin.get("headers")))
     if plugin.get("operation").lower() == "move":
         record = _with_fields(plugin, record, fields - set(names))
@@ -266,14 +266,14 @@ def _with_field_as_header(plugin: ConfiguredPlugin, record: ConnectRecord) -> Co
 
 
 def _with_header_as_field(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
-    """Return a record that has none of the headers as it is; of another one the fields are not known."""
+    """Return a record without any of the headers unchanged; the fields of other records are not known."""
     if set(listed(plugin.get("headers"))) & dict(record.headers).keys():
         raise _unknown(plugin)
     return record
 
 
-def _named_anew(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
-    """Return the record under another schema's name, by which a router may know it for a change no more."""
+def _with_schema_name(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
+    """Return the record with another schema name; a router may then no longer recognize it as a change."""
     name = plugin.get("schema.name")
     if _is_for_keys(plugin) or not name or name.endswith(".Envelope"):
         return record
@@ -281,10 +281,12 @@ def _named_anew(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecor
 
 
 def _cast(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
-    """Return the record as it is: which type a text has makes no difference here, but that of ``ts_ms`` does."""
+    """Return the record; only the type of ``ts_ms`` matters to the router."""
     takes_fields, is_text = ":" in plugin.get("spec"), isinstance(_side(plugin, record), ConnectValue)
     if takes_fields is is_text:
-        needed = "a structure, and gets text or bytes" if takes_fields else "text or bytes, and gets a structure"
+        needed = (
+            "a structure, and receives text or bytes" if takes_fields else "text or bytes, and receives a structure"
+        )
         raise RoutingError(f"it needs {needed}", exception="DataException")
     types = dict(entry.partition(":")[::2] for entry in listed(plugin.get("spec")))
     return _retyped(plugin, record, {name for name, kind in types.items() if (name, kind) != ("ts_ms", "int64")})
@@ -295,7 +297,7 @@ def _converted(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord
 
 
 def _retyped(plugin: ConfiguredPlugin, record: ConnectRecord, names: set[str]) -> ConnectRecord:
-    """Return the record with fields of other types."""
+    """Return the record with changed types of these fields."""
     if _is_for_keys(plugin) or not isinstance(record.value, EnvelopeChange) or not names & _READ_BY_ROUTERS:
         return record
     if names & {"op", "after"}:
@@ -304,7 +306,7 @@ def _retyped(plugin: ConfiguredPlugin, record: ConnectRecord, names: set[str]) -
 
 
 def _keyed(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord:
-    """Return the record with a key of fields of its value."""
+    """Return the record with a key that consists of fields of its value."""
     there = fields_of(record.value)
     if there is None:
         raise _unknown(plugin)
@@ -318,7 +320,7 @@ def _flattened(plugin: ConfiguredPlugin, record: ConnectRecord) -> ConnectRecord
     if not isinstance(record.value, EnvelopeChange) or _is_for_keys(plugin):
         return record
     if record.value.document is not None:
-        raise _unknown(plugin)  # MongoDB's documents are texts, and stay
+        raise _unknown(plugin)  # MongoDB's documents are text, and are not flattened
     return _with_fields(plugin, record, record.value.fields - {"before", "after", "source"})
 
 
@@ -353,14 +355,14 @@ _KNOWN: dict[str, _Transform] = {
     "MaskField": _masked,
     "RegexRouter": _renamed,
     "ReplaceField": _replaced,
-    "SetSchemaMetadata": _named_anew,
+    "SetSchemaMetadata": _with_schema_name,
     "TimestampConverter": _converted,
     "TimestampRouter": _dated,
     "ValueToKey": _keyed,
     f"{_DEBEZIUM}ByLogicalTableRouter": _renamed,
     f"{_DEBEZIUM}HeaderToValue": _with_header_as_field,
 }
-"""By the name of the class, without Kafka's package."""
+"""By class name, without Kafka's package."""
 
 _RENAMING = frozenset({"RegexRouter", "TimestampRouter", f"{_DEBEZIUM}ByLogicalTableRouter"})
-"""Of these, what gives records other topics."""
+"""Those of these transforms that change the topic."""

@@ -1,4 +1,4 @@
-"""What a database says against what the connector needs, and what the connector remembers against both. Pure."""
+"""Compare a database, and the offsets of Connect, with what the connector needs. Pure."""
 
 from cdc_outbox.debezium.preflight.postgresql_rules import check_database, check_outbox, check_republish
 from cdc_outbox.debezium.preflight.slot_rules import slot_in_use, slot_older_than_publication

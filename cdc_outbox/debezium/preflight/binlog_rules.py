@@ -1,4 +1,4 @@
-"""MariaDB or MySQL against what the connector needs: server, user, table and binlog. Pure."""
+"""Rules about MariaDB and MySQL: server, user, table and binlog. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -28,7 +28,7 @@ _PAYLOAD_TYPES = {
     PayloadType.JSON: ("json", *_CHARACTERS),
     PayloadType.BYTES: ("longblob", "mediumblob", "blob", "tinyblob", "varbinary"),
 }
-"""What each column may be for the converters and for the EventRouter."""
+"""Types that the converters and the EventRouter support, by column."""
 _REASONS = {
     "timestamp": "it reaches the router as text, and the task fails on the first row",
     "binary": "its bytes reach the headers in base64",
@@ -36,12 +36,12 @@ _REASONS = {
 }
 
 _SHORT_SECONDS = 3 * 86_400
-"""A connector that failed on a Friday evening is looked at on Monday."""
+"""A connector that fails on a Friday evening may not be noticed until Monday."""
 _RIGHTS = ("replication slave", "replication client", "select")
 
 
 def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]:
-    """Return what is wrong with a database, in the order in which one would fix it."""
+    """Return the findings about a database, in the order in which to fix them."""
     return (
         *another_database(facts.database, spec.database.name),
         *_check_log(spec, facts),
@@ -49,39 +49,41 @@ def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]
         *_check_user(spec, facts.accounts),
         *_check_table(spec, facts.table),
         *(
-            note("DB602", what, "this role may not see it, and it was not looked at.", f"It takes {right}.")
+            note("DB602", what, "not checked: this role lacks a privilege.", f"The check needs {right}.")
             for what, right in facts.unseen.items()
         ),
     )
 
 
 def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
-    """Yield whether the connector goes on where it stopped, or begins behind what was written.
+    """Yield whether the connector continues where it stopped, or starts after rows that it has not read.
 
     Args:
-        offsets: As Connect shows them; empty where it has none, or nobody asked.
+        offsets: As Connect returns them; empty if it has none, or was not queried.
     """
     stored = own_offset(offsets, topic_prefix=spec.topic_prefix)
     if stored is None:
         yield from _check_earlier_rows(spec, facts)
         return
-    remedy = "Correct the DSN; or stop the connector, reset its offsets, and publish what it missed by other means."
+    remedy = "Correct the DSN; or stop the connector, reset its offsets, and publish the missing events by other means."
     unknown = missing_gtids(str(stored.get("gtids") or ""), facts.gtid_state) if facts.gtid_state is not None else []
     position = BinlogPosition.of(str(stored.get("file", "")), int(stored.get("pos") or 0))
     size = None if position is None else facts.log.sizes.get(position.file)
     if unknown:
         message = (
-            f"Connect's offset has {', '.join(unknown)}, and the server's binlog has come to "
-            f"{facts.gtid_state or 'no GTID'}: the server went back to an older state, or is another one."
+            f"Connect's offset contains {', '.join(unknown)}, and the server's binlog ends at "
+            f"{facts.gtid_state or 'no GTID'}: the server was restored to an older state, or is another one."
         )
         yield error("DB524", spec.name, message, remedy)
     elif position is None or not facts.log.sizes:
         return
     elif size is None:
-        message = f"Connect's offset is {position}, and the server has no such binlog any more."
+        message = f"Connect's offset is {position}, and the server has purged this binlog file."
         yield error("DB521", spec.name, message, remedy)
     elif position.offset > size:
-        message = f"Connect's offset is {position}, and that binlog ends at {size}: it is another one."
+        message = (
+            f"Connect's offset is {position}, and this binlog file ends at {size}: it is another file of the same name."
+        )
         yield error("DB522", spec.name, message, remedy)
 
 
@@ -89,48 +91,52 @@ def _check_earlier_rows(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
     if not facts.rows or not spec.outbox.mode.keeps_rows:
         return
     count = f"{'at least ' * (facts.rows >= COUNTED_ROWS)}{counted(facts.rows, 'event')}"
-    message = f"the table holds {count}; those from before the connector's first run are not published."
-    remedy = "Let the connector run before the writers do; what is there by now, publish by other means."
+    message = f"the table contains {count}; those from before the connector's first start are not published."
+    remedy = "Start the connector before the writers; publish the existing events by other means."
     yield warning("DB523", _name(spec), message, remedy)
 
 
 def _check_log(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
     log = facts.log
     if not log.on:
-        remedy = "Put log_bin into the server's settings, and restart it."
+        remedy = "Set log_bin in the server's configuration, and restart the server."
         yield error("DB121", "log_bin", "the server writes no binlog.", remedy)
         return
     if log.format != "ROW":
-        message = f"binlog_format is {log.format}, in which a connector finds no rows, or not all."
-        yield error("DB122", "binlog_format", message, "set global binlog_format = ROW, and in the server's settings.")
+        message = f"binlog_format is {log.format}, in which a connector does not find all rows."
+        yield error(
+            "DB122", "binlog_format", message, "set global binlog_format = ROW, and in the server's configuration."
+        )
     if facts.row_image != "FULL":
-        message = f"binlog_row_image is {facts.row_image}, with which columns may be left out."
-        remedy = "set global binlog_row_image = FULL, and in the server's settings."
+        message = f"binlog_row_image is {facts.row_image}, with which columns may be missing."
+        remedy = "set global binlog_row_image = FULL, and in the server's configuration."
         yield error("DB123", "binlog_row_image", message, remedy)
     database = spec.outbox.schema or facts.database
     if log.leaves_out(database):
         filters = "binlog_do_db" if log.only else "binlog_ignore_db"
-        message = f"changes of the database {database!r} are not written into the binlog."
-        yield error("DB124", filters, message, f"Change {filters} in the server's settings, and restart it.")
+        message = f"{filters} excludes changes of the database {database!r} from the binlog."
+        yield error(
+            "DB124", filters, message, f"Change {filters} in the server's configuration, and restart the server."
+        )
     if facts.is_compressed:
-        message = "events are compressed in a way of MariaDB's own, and the connector passes over them."
-        remedy = "set global log_bin_compress = OFF, and in the server's settings."
+        message = "MariaDB compresses long events in its own format, and the connector skips them."
+        remedy = "set global log_bin_compress = OFF, and in the server's configuration."
         yield error("DB129", "log_bin_compress", message, remedy)
     if 0 < facts.keep_seconds < _SHORT_SECONDS:
-        message = f"binlogs are purged after {facts.keep_seconds / 3600:,.1f} h, read or not."
-        remedy = "set global binlog_expire_logs_seconds = 2592000, and in the server's settings."
+        message = f"the server purges binlogs after {facts.keep_seconds / 3600:,.1f} h, read or unread."
+        remedy = "set global binlog_expire_logs_seconds = 2592000, and in the server's configuration."
         yield warning("DB127", "binlog_expire_logs_seconds", message, remedy)
     if not facts.has_gtids:
         setting = "gtid_strict_mode" if facts.is_mariadb else "gtid_mode"
-        message = f"{setting} is not ON: after a failover an offset may mean nothing to the other server."
-        yield note("DB128", setting, message, f"Set {setting} = ON on every server that may take over.")
+        message = f"{setting} is not ON: after a failover an offset may not be valid on the other server."
+        yield note("DB128", setting, message, f"Set {setting} = ON on every server that may become the primary.")
 
 
 def _check_readers(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:
-    number, remedy = spec.database.server_id, "Choose another one: database.server_id."
+    number, remedy = spec.database.server_id, "Choose another id: database.server_id."
     if number == facts.server_id:
         yield error("DB125", number, f"the server itself has the server id {number}.", remedy)
-    # The connector reads on without telling its number, so whoever told this one is somebody else.
+    # The connector does not report its server id, so a replica that reports this id is another one.
     elif number in (facts.replicas or ()):
         yield error("DB126", number, f"a replica of the server has the server id {number}.", remedy)
 
@@ -139,41 +145,41 @@ def _check_user(spec: Spec, accounts: Sequence[AccountFacts] | None) -> Iterator
     user = spec.database.user
     if accounts is None or user.startswith("${"):
         return
-    grants = "Run what `cdc-outbox init --grants` prints."
+    grants = "Run the statements that `cdc-outbox init --grants` prints."
     if not accounts:
         yield error("DB201", user, f"the user {user!r} does not exist.", grants)
         return
-    # From where the worker comes is not known: one that is as it should be is enough.
+    # The worker's host is not known, so one correct account is enough.
     found = [list(_check_account(user, account)) for account in accounts]
     yield from min(found, key=len)
 
 
 def _check_account(user: str, account: AccountFacts) -> Iterator[Finding]:
-    who = "@".join(Dialect.MYSQL.literal(part) for part in (user, account.host))
+    account_name = "@".join(Dialect.MYSQL.literal(part) for part in (user, account.host))
     if account.is_locked:
-        remedy = f"alter user {who} identified by '…' account unlock"
-        yield error("DB207", user, f"{who} is locked: no client can log in by it.", remedy)
+        remedy = f"alter user {account_name} identified by '…' account unlock"
+        yield error("DB207", user, f"{account_name} is locked, so the connector cannot log in.", remedy)
     missing = [right for right in _RIGHTS if right not in account.may]
     if not missing:
         return
     if account.has_roles:
-        message = f"{who} may not {', '.join(missing)} by itself, and what its roles may was not looked at."
-        yield note("DB602", user, message, "Look at `show grants`, and at its default role.")
+        message = f"{account_name} itself lacks {', '.join(missing)}, and the privileges of its roles were not checked."
+        yield note("DB602", user, message, "Check `show grants`, and the default role.")
         return
-    message = f"{who} may not {', '.join(missing)}."
-    yield error("DB208", user, message, "Run what `cdc-outbox init --grants` prints.")
+    message = f"{account_name} lacks {', '.join(missing)}."
+    yield error("DB208", user, message, "Run the statements that `cdc-outbox init --grants` prints.")
 
 
 def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
     name, quoted = _name(spec), spec.outbox.table_in(Dialect.MYSQL).quoted
     if table is None:
-        yield error("DB301", name, "the outbox table does not exist, or this role may not see it.", MAKE_TABLE)
+        yield error("DB301", name, "the outbox table does not exist, or this role cannot see it.", MAKE_TABLE)
         return
     if table.kind != "BASE TABLE":
-        yield error("DB305", name, "it is a view.", "Name the table itself in the spec: outbox.table.")
+        yield error("DB305", name, "the relation is a view.", "Name the table itself in the spec: outbox.table.")
         return
     if not table.is_transactional:
-        message = f"its engine is {table.settings.get('engine') or 'none'}, which has no transactions."
+        message = f"the storage engine is {table.settings.get('engine') or 'none'}, which has no transactions."
         yield error("DB361", name, message, f"alter table {quoted} engine = InnoDB")
     for column, types in _wanted(spec).items():
         facts = table.columns.get(column)
@@ -181,14 +187,14 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield error("DB303", f"{name}.{column}", "the column does not exist.", MAKE_TABLE)
         elif facts.type not in types:
             reason = _REASONS.get(facts.type, "")
-            message = f"its type is {facts.type}{f': {reason}' if reason else ''}. It must be {' or '.join(types)}."
+            message = f"the type is {facts.type}{f': {reason}' if reason else ''}. It must be {' or '.join(types)}."
             remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} {_example(spec, column, types)}"
             yield error("DB304", f"{name}.{column}", message, remedy)
         else:
             yield from _check_column(spec, column, facts)
     columns = spec.outbox.columns
     if (columns.id,) not in table.keys:
-        message = f"nothing keeps an event's id from being there twice: {columns.id} alone is no unique key."
+        message = f"event ids may repeat: there is no unique index on {columns.id} alone."
         yield warning("DB316", name, message, f"alter table {quoted} add unique ({Dialect.MYSQL.quote(columns.id)})")
 
 
@@ -201,17 +207,17 @@ def _check_column(spec: Spec, column: str, facts: ColumnFacts) -> Iterator[Findi
         columns.source: len(spec.first_source),
     }.get(column, 0)
     if facts.length is not None and facts.type != "enum" and facts.length < needed:
-        say = warning if spec.outbox.adopted else error
-        message = f"it takes {facts.length} characters, and {needed} are written."
+        report = warning if spec.outbox.adopted else error
+        message = f"the column has {facts.length} characters, and values have up to {needed}."
         remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} varchar({needed}) not null"
-        yield say("DB314", location, message, remedy)
+        yield report("DB314", location, message, remedy)
     if not facts.not_null and column in {columns.id, columns.aggregate_type, columns.aggregate_id}:
-        message = "it may be null: the router fails on such a row, or a consumer on its message."
+        message = "the column is nullable: the router fails on a null, or a consumer fails on its message."
         remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} … not null"
         yield warning("DB315", location, message, remedy)
     free = {columns.aggregate_id, columns.payload, *spec.outbox.header_columns}
     if column in free and facts.charset and facts.charset != "utf8mb4":
-        message = f"its character set is {facts.charset}, which has not every character."
+        message = f"the character set is {facts.charset}, which lacks characters."
         remedy = f"alter table {quoted} convert to character set utf8mb4 collate utf8mb4_bin"
         yield warning("DB362", location, message, remedy)
 
@@ -224,7 +230,7 @@ def _wanted(spec: Spec) -> Mapping[str, tuple[str, ...]]:
 
 
 def _example(spec: Spec, column: str, types: tuple[str, ...]) -> str:
-    """Return a type that a column may have, as a statement wants it."""
+    """Return a supported type of a column, in the syntax of a statement."""
     columns = spec.outbox.columns
     if column == columns.id:
         return f"char({UUID_LENGTH}) not null"

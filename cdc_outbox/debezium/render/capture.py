@@ -174,4 +174,4 @@ def refuse_file(spec: Spec) -> None:
         ConfigError: It is SQLite.
     """
     if spec.database.kind not in CAPTURES:
-        raise ConfigError(f"no connector reads {spec.database.kind}", field="database.kind")
+        raise ConfigError(f"no supported connector reads {spec.database.kind}", field="database.kind")

@@ -19,7 +19,7 @@ from pathlib import Path
 from cdc_outbox.errors import StackError
 
 _DIGESTS = Path(__file__).parent / "jars.sha256"
-_ADVICE = "The repository, or a mirror of it, serves other files than Maven Central did when this package was made."
+_ADVICE = "The Maven repository, or its mirror, serves other files than Maven Central did when this package was built."
 
 
 @cache
@@ -37,7 +37,7 @@ def refuse_other_jars(fetched: Path) -> None:
     jars = {str(path.relative_to(fetched)): path for path in fetched.rglob("*.jar")}
     wanted = {name for name in read_digests() if name.endswith(".jar")}
     for name in sorted(wanted ^ jars.keys()):
-        raise StackError(f"the jars that Maven fetched are others than expected: {name}", hint=_ADVICE)
+        raise StackError(f"Maven fetched other jars than expected: {name}", hint=_ADVICE)
     for name, path in sorted(jars.items()):
         _refuse_other(name, path)
 
@@ -184,7 +184,7 @@ def _copy_plugin(artifact: str, folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603
     archives = list(folder.glob("*.tar.gz"))
     if done.returncode or not archives:
-        raise StackError(f"Maven could not fetch {artifact}", hint="Does that release of the connector exist?")
+        raise StackError(f"Maven could not fetch {artifact}", hint="Check that this release of the connector exists.")
     refuse_other_archive(archives[0])
     with tarfile.open(archives[0]) as archive:
         archive.extractall(folder / "fetched", filter="data")
@@ -199,8 +199,8 @@ def _find_java() -> tuple[str, str]:
     said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     version = re.search(r'version "(?:1\.)?(\d+)', said)
     if version is None or int(version[1]) < _OLDEST_JAVA:
-        found = f"version {version[1]}" if version else "of no version that it tells"
-        raise StackError(f"the Java on the PATH is {found}, and {_OLDEST_JAVA} is needed", hint=advice)
+        found = f"version {version[1]}" if version else "of an unknown version"
+        raise StackError(f"the Java on the PATH is {found}; {_OLDEST_JAVA} is required", hint=advice)
     return java, said
 
 

@@ -31,7 +31,7 @@ class Pipeline:
         for option in self.options:
             if hides(option.name, option.value):
                 raise ConfigError(
-                    f"{option.name} holds a secret itself, which would stand in every file that is rendered",
+                    f"{option.name} contains a secret, which would be in every rendered file",
                     field=f"overrides.{option.name}",
                     hint="Write a reference that the worker resolves, such as ${env:NAME}.",
                 )
@@ -83,6 +83,6 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
     for setting in settings:
         if setting not in target.settings:
             known = ", ".join(target.settings) or "none"
-            hint = f"{did_you_mean(setting, list(target.settings))} It knows: {known}.".strip()
-            raise ConfigError(f"the target {name} knows no setting {setting!r}", field="--target-option", hint=hint)
+            hint = f"{did_you_mean(setting, list(target.settings))} Its settings are {known}.".strip()
+            raise ConfigError(f"the target {name} has no setting {setting!r}", field="--target-option", hint=hint)
     return target

@@ -18,9 +18,10 @@ TO_FILL_IN = "cdc-outbox/fill-in"
 """The annotation of a Secret that names the keys it must get."""
 SETTINGS = {
     "connect": "the KafkaConnect resource that runs the connector",
-    "kafka": "the Kafka resource that has the topics; without it no KafkaTopic is written",
-    "namespace": "where everything lies; without it where it is applied",
-    "secrets": "env (default): secrets stay the worker's variables; secrets: it reads them from a Secret by itself",
+    "kafka": "the Kafka resource that has the topics; without it, no KafkaTopic is written",
+    "namespace": "the namespace of all resources; without it, the one in which they are applied",
+    "secrets": "env (default) keeps secrets in the worker's variables; secrets makes the worker read them "
+    "from a Secret itself",
 }
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -71,20 +72,22 @@ def _quoted(value: object) -> Any:  # noqa: ANN401 - any value of YAML's
 def _refuse_settings(settings: Mapping[str, str]) -> None:
     if "connect" not in settings:
         hint = f"Add --target-option connect=NAME: {SETTINGS['connect']}."
-        raise ConfigError("a KafkaConnector says which KafkaConnect runs it", field="--target-option", hint=hint)
+        raise ConfigError(
+            "a KafkaConnector must name the KafkaConnect that runs it", field="--target-option", hint=hint
+        )
     for setting in ("connect", "kafka"):
         if setting in settings and not (_NAME.fullmatch(settings[setting]) and _LABEL.fullmatch(settings[setting])):
             raise ConfigError(
-                f"{setting} is not a resource's name", field="--target-option", hint=f"{SETTINGS[setting]}."
+                f"{setting} must be a valid resource name", field="--target-option", hint=f"{SETTINGS[setting]}."
             )
     namespace = settings.get("namespace", "x")
     if not _NAME.fullmatch(namespace) or "." in namespace:
-        raise ConfigError("namespace is not one's name", field="--target-option")
+        raise ConfigError("namespace must be a valid namespace name", field="--target-option")
     if settings.get("secrets", "env") not in {"env", "secrets"}:
-        raise ConfigError("secrets is env or secrets", field="--target-option", hint=f"{SETTINGS['secrets']}.")
+        raise ConfigError("secrets must be env or secrets", field="--target-option", hint=f"{SETTINGS['secrets']}.")
     if _reads_secrets(settings) and "namespace" not in settings:
         raise ConfigError(
-            "a reference to a Secret says in which namespace it lies",
+            "a reference to a Secret must contain its namespace",
             field="--target-option",
             hint="Add --target-option namespace=NAME.",
         )
@@ -93,9 +96,9 @@ def _refuse_settings(settings: Mapping[str, str]) -> None:
 def _refuse_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise ConfigError(
-            f"Strimzi calls a connector as its resource is called, and {name!r} cannot be a resource's name",
+            f"Strimzi uses the resource's name for the connector, but {name!r} is not a valid resource name",
             field="name",
-            hint="It has small letters, digits, dots and hyphens; a running connector's name must not be changed.",
+            hint="Use lower-case letters, digits, dots and hyphens; the name of a running connector must not change.",
         )
 
 
@@ -103,9 +106,10 @@ def _refuse_foreign_variables(pipeline: Pipeline) -> None:
     for option in pipeline.options:
         if ("env", "CONNECT_BOOTSTRAP_SERVERS") in REFERENCE.findall(option.value):
             raise ConfigError(
-                f"{option.name} is the worker's variable CONNECT_BOOTSTRAP_SERVERS, which Strimzi's image has not",
+                f"{option.name} refers to the worker's variable CONNECT_BOOTSTRAP_SERVERS, which Strimzi's image does "
+                "not have",
                 field="history.bootstrap_servers",
-                hint="Write history.bootstrap_servers, such as my-cluster-kafka-bootstrap:9092.",
+                hint="Set history.bootstrap_servers, for example to my-cluster-kafka-bootstrap:9092.",
             )
 
 
@@ -140,7 +144,7 @@ def _secrets(pipeline: Pipeline, settings: Mapping[str, str]) -> Iterator[dict[s
         return
     for key in keys:
         if not _KEY.fullmatch(key):
-            raise ConfigError(f"a Secret can have no key {key!r}", field="overrides")
+            raise ConfigError(f"a Secret cannot have the key {key!r}", field="overrides")
     name = _secret_name(pipeline)
     # Without keys of its own: applied again, it leaves alone what was filled in.
     metadata = {**_metadata(name, settings), "annotations": {TO_FILL_IN: ", ".join(keys)}}
@@ -211,7 +215,7 @@ def _secret_name(pipeline: Pipeline) -> str:
 def _comment(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
     connect = settings["connect"]
     lines = [
-        f"The connector {pipeline.name}, made by cdc-outbox render --target strimzi.",
+        f"The connector {pipeline.name}, rendered by cdc-outbox render --target strimzi.",
         f'The KafkaConnect {connect} needs the annotation strimzi.io/use-connector-resources: "true".',
     ]
     providers = {found for option in pipeline.options for found, _ in REFERENCE.findall(option.value)}
@@ -226,7 +230,7 @@ def _comment(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
         for provider in sorted(providers & known.keys())
     ]
     if variables := _variables(pipeline):
-        lines.append(f"The Secret {_secret_name(pipeline)} must get {', '.join(variables)}, once:")
+        lines.append(f"Add {', '.join(variables)} to the Secret {_secret_name(pipeline)}, once:")
         literals = " ".join(f"--from-literal={key}=…" for key in variables)
         create = f"kubectl create secret generic {_secret_name(pipeline)} {literals} --dry-run=client -o yaml"
         lines.append(f"  {create} | kubectl apply --server-side -f -")
