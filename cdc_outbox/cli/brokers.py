@@ -25,14 +25,14 @@ def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
         entry=Context.bootstrap_servers,
         address="brokers",
         required=required,
-        help="The brokers: host:port, several with commas.",
+        help="The brokers: host:port, separated by commas.",
     )
     settings = click.option(
         "--kafka-settings",
         cls=ContextValue,
         entry=Context.kafka_settings,
         type=click.Path(path_type=Path),
-        help="A file of librdkafka's settings, for security and timeouts: name=value, one a line.",
+        help="A file of librdkafka settings, for security and timeouts: name=value, one per line.",
     )
     return lambda command: servers(settings(command))
 
@@ -53,6 +53,6 @@ def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) ->
 def _read(file: Path) -> dict[str, Any]:
     document = read_properties(read_text_file(file, field="--kafka-settings"), name=str(file))
     if document.findings:
-        raise ConfigError(f"{file} is not a file of settings", field="--kafka-settings", findings=document.findings)
+        raise ConfigError(f"{file} is not a valid settings file", field="--kafka-settings", findings=document.findings)
     settings: dict[str, Any] = document.content
     return settings

@@ -10,10 +10,12 @@ VARIABLE = "_CDC_OUTBOX_COMPLETE"
 """What the shell sets to be told what may follow, in a call of the command itself."""
 
 
-@click.command(short_help="Print what makes a shell complete this command.")
+@click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]), help="The shell that reads the script.")
 def completion(shell: str) -> None:
-    """Print a script for a shell that completes commands, options, files and the names of contexts.
+    """Print a completion script for a shell.
+
+    It completes commands, options, files and the names of contexts.
 
     \b
     Examples:
@@ -23,5 +25,5 @@ def completion(shell: str) -> None:
     """
     found = get_completion_class(shell)
     if found is None:  # pragma: no cover - click has had all three since 8.0
-        raise click.UsageError(f"nothing is known of {shell}")
+        raise click.UsageError(f"unknown shell {shell}")
     say(found(click.get_current_context().find_root().command, {}, PROGRAM, VARIABLE).source(), script=True)

@@ -84,26 +84,27 @@ FORMATS = {"json": JsonLines, "text": TextLines}
 _MAX_PORT = 65_535
 
 
-@click.command(short_help="Run a consumer until SIGTERM or Ctrl-C.")
+@click.command()
 @consumer_argument
-@click.option("--verbose", "-v", is_flag=True, help="Log what happens, with the traceback of a failing handler.")
+@click.option("--verbose", "-v", is_flag=True, help="Log in detail, with the traceback of a failing handler.")
 @click.option(
     "--log-format",
     type=click.Choice(sorted(FORMATS)),
     default="text",
     show_default=True,
-    help="One line a record: for people, or an object of JSON for what collects logs.",
+    help="The format of log records: a line of text, or a JSON object.",
 )
 @click.option(
     "--listen",
     metavar="[HOST:]PORT",
-    help="Answer /health by progress, and /metrics where the consumer counts for Prometheus; HOST is 127.0.0.1.",
+    help="Serve /health and, if the consumer uses PrometheusMetrics, /metrics. HOST defaults to 127.0.0.1.",
 )
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
-    """Import a Consumer and run it until SIGTERM or Ctrl-C; the batch at hand is finished first.
+    """Run a consumer until SIGTERM or Ctrl-C.
 
-    MODULE is looked for in the current folder too. An AsyncConsumer is run in an event loop of its own. It logs what it
-    reads, when it waits and when it goes on. On a terminal a line shows how a long catch-up goes.
+    The current batch is finished first. MODULE may be in the current folder. An AsyncConsumer runs in its own event
+    loop. The log shows what the consumer reads, when it waits and when it continues; on a terminal, a line shows the
+    progress of a long catch-up.
 
     \b
     Examples:
@@ -181,7 +182,7 @@ def load(target: str) -> Consumer | AsyncConsumer:
     try:
         found = getattr(imported, attribute)
     except AttributeError as error:
-        raise ConfigError(f"the module {module} has no {attribute!r}", field="TARGET") from error
+        raise ConfigError(f"the module {module} has no attribute {attribute!r}", field="TARGET") from error
     if not isinstance(found, Consumer | AsyncConsumer):
         raise ConfigError(f"{target} is a {type(found).__name__}, not a Consumer", field="TARGET")
     return found
@@ -189,7 +190,7 @@ def load(target: str) -> Consumer | AsyncConsumer:
 
 def _failed(module: str, error: Exception) -> ConfigError:
     """Return the error of a module that raised at its import, with the innermost line of the user's own."""
-    logging.getLogger(__name__).debug("the module failed at its import", exc_info=error)
+    logging.getLogger(__name__).debug("module import failed", exc_info=error)
     here = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(str(Path.cwd()))]
     location, reason = f"{Path(here[-1].filename).name}:{here[-1].lineno}: " if here else "", str(error)
     if isinstance(error, SyntaxError) and error.filename:  # in a file that never ran
@@ -197,5 +198,5 @@ def _failed(module: str, error: Exception) -> ConfigError:
     return ConfigError(
         f"the module {module} cannot be imported: {location}{type(error).__name__}: {reason}",
         field="TARGET",
-        hint="Is every variable set that it reads? --verbose shows the traceback.",
+        hint="Check that every variable that it reads is set; --verbose shows the traceback.",
     )

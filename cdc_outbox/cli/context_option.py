@@ -81,7 +81,7 @@ class DsnFileOption(click.Option):
             is_eager=True,
             expose_value=False,
             callback=self._note,
-            help="A file that holds the DSN, which other users of the machine see on a command line.",
+            help="A file that holds the DSN; on a command line, other users of the machine can read a DSN.",
         )
         self.of = of.name
 
@@ -174,7 +174,7 @@ _option = click.Option(
     expose_value=False,
     callback=_note,
     shell_complete=_names,
-    help="Where the command goes, by its name in cdc-outbox.yaml.",
+    help="The context in cdc-outbox.yaml whose addresses are used.",
 )
 
 contexts_option = click.Option(
@@ -184,5 +184,5 @@ contexts_option = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_note_file,
-    help="The file of contexts, in place of cdc-outbox.yaml in the working directory, if trusted, or the user's own.",
+    help="The file of contexts. Default: cdc-outbox.yaml in the current folder, if trusted, or the user's own.",
 )

@@ -42,9 +42,9 @@ class Databases:
         if found is None:
             known = ", ".join(sorted(self.by_pipeline))
             raise ConfigError(
-                f"no DSN is known of the pipeline {pipeline}",
+                f"the context has no DSN for the pipeline {pipeline}",
                 field="--dsn",
-                hint=f"The context has those of {known}; give --dsn, or add it to dsns.",
+                hint=f"It has DSNs for {known}; give --dsn, or add one to dsns.",
             )
         return self.resolve(found)
 
@@ -139,13 +139,13 @@ class Context:
         where = f"contexts.{self.name}"
         if kind == "env":
             if name not in self.variables:
-                raise ConfigError(f"the variable {name} is not set, which the context {self.name} wants", field=where)
+                raise ConfigError(f"the variable {name}, which the context {self.name} needs, is not set", field=where)
             return self.variables[name]
         try:
             return (self.file.parent / Path(name).expanduser()).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            message = f"{name}, which the context {self.name} wants, cannot be read: {reason}"
+            message = f"{name}, which the context {self.name} needs, cannot be read: {reason}"
             raise ConfigError(message, field=where) from error
 
 
@@ -167,9 +167,9 @@ class Contexts:
             return self.known[name]
         if self.path is None:
             raise ConfigError(
-                f"there is no context {name!r}, for there is no file of contexts",
+                f"there is no context {name!r}: no file of contexts was found",
                 field="--context",
-                hint="Write cdc-outbox.yaml, or name the file with --contexts: docs/deploying.md.",
+                hint="Write cdc-outbox.yaml, or give the file with --contexts: docs/deploying.md.",
             )
         offer = did_you_mean(name, list(self.known))
         there = f"There are {', '.join(sorted(self.known))}."

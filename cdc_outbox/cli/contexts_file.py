@@ -124,9 +124,9 @@ def read_contexts(
     is_found = not named and not variables.get("CDC_OUTBOX_CONTEXTS") and path == folder / CONTEXTS_FILE
     if is_found and not TrustedFiles(variables).has(path, text):
         raise ConfigError(
-            f"{path} in the working directory is not trusted, or has changed since",
+            f"{path} in the current folder is not trusted, or has changed since it was trusted",
             field="contexts",
-            hint="Read it, then run `cdc-outbox contexts trust`; or name a file of contexts with --contexts.",
+            hint="Read it, then run `cdc-outbox contexts trust`; or give a file of contexts with --contexts.",
         )
     return parse_contexts(text, path, variables)
 
@@ -154,13 +154,13 @@ def _mistakes(document: Document) -> Iterator[str]:
     """Yield what is wrong, never with a value: it may be a secret."""
     content = document.content
     if not isinstance(content, Mapping) or not isinstance(content.get("contexts"), Mapping):
-        yield f"{document.name}: contexts is missing, a mapping from names to contexts"
+        yield f"{document.name}: the key contexts is missing; it maps names to contexts"
         return
     yield from _unknown(document, (), _WHOLE[""])
     if content.get("version", 1) != 1:
-        yield f"{document.location(('version',))}: only version 1 is known"
+        yield f"{document.location(('version',))}: must be 1, the only supported version"
     if content.get("default") is not None and content["default"] not in content["contexts"]:
-        yield f"{document.location(('default',))}: there is no such context"
+        yield f"{document.location(('default',))}: no context has this name"
     for name in content["contexts"]:
         yield from _in_context(document, ("contexts", name))
 
@@ -183,13 +183,13 @@ def _in_context(document: Document, path: tuple[str, ...]) -> Iterator[str]:
             yield f"{document.location(location)}: must be text"
         if isinstance(text, str) and _shows_password(text):
             reference = "write ${env:NAME} or ${file:PATH}"
-            yield f"{document.location(location)}: a password does not stand here: {reference}"
+            yield f"{document.location(location)}: a password must be a reference: {reference}"
     yield from _connect_mistakes(document, (*path, "connect"))
     for address in (("connect", "url"), ("connect", "urls"), ("connect", "proxy"), ("kafka", "bootstrap_servers")):
         found = _at(document, (*path, *address))
         if any(isinstance(each, str) and REFERENCE.search(each) for each in (found, *_list(found))):
             # What a reference leads to would be said to name servers, proxies and logs.
-            yield f"{document.location((*path, *address))}: an address has no reference in it"
+            yield f"{document.location((*path, *address))}: an address must not contain a reference"
 
 
 def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str]:
@@ -198,24 +198,24 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
         return
     location = document.location(path)
     if len(connect.keys() & {"url", "urls"}) != 1:
-        yield f"{location}: has either url or urls"
+        yield f"{location}: needs either url or urls"
     elif "urls" in connect and (not isinstance(connect["urls"], list) or not connect["urls"]):
         yield f"{document.location((*path, 'urls'))}: must be a list of URLs"
     yield from _login_mistakes(location, connect)
     basic = connect.get("basic")
     if isinstance(basic, Mapping) and basic.keys() != {"user", "password"}:
-        yield f"{document.location((*path, 'basic'))}: has a user and a password"
+        yield f"{document.location((*path, 'basic'))}: needs a user and a password"
     patience = connect.get("patience_seconds", 0)
     if isinstance(patience, bool) or not isinstance(patience, int | float) or patience < 0:
         yield f"{document.location((*path, 'patience_seconds'))}: must be a number of seconds"
     if not isinstance(connect.get("allow_plaintext_login", False), bool):
         yield f"{document.location((*path, 'allow_plaintext_login'))}: must be true or false"
     if connect.get("managed_by", ManagedBy.REST) not in list(ManagedBy):
-        yield f"{document.location((*path, 'managed_by'))}: is {' or '.join(ManagedBy)}"
+        yield f"{document.location((*path, 'managed_by'))}: must be {' or '.join(ManagedBy)}"
     for secret in (("bearer",), ("basic", "password")):
         value = _at(document, (*path, *secret))
         if isinstance(value, str) and not REFERENCE.fullmatch(value):
-            wanted = "a secret does not stand here: write ${env:NAME} or ${file:PATH}"
+            wanted = "a secret must be a reference: write ${env:NAME} or ${file:PATH}"
             yield f"{document.location((*path, *secret))}: {wanted}"
 
 
@@ -250,9 +250,9 @@ def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAM
 
 def _login_mistakes(location: object, connect: Mapping[str, Any]) -> Iterator[str]:
     if any(_has_login(url) for url in (connect.get("url"), connect.get("proxy"), *_list(connect.get("urls")))):
-        yield f"{location}: a URL has no login in it: write basic or bearer"
+        yield f"{location}: a URL must not contain a login: use basic or bearer"
     if {"basic", "bearer"} <= connect.keys():
-        yield f"{location}: has either basic or bearer"
+        yield f"{location}: basic and bearer cannot be combined"
 
 
 def _list(value: object) -> list[Any]:

@@ -19,17 +19,17 @@ from cdc_outbox.text_files.document import read_text_file
 
 @click.group(
     cls=Group,
-    short_help="List the places that commands can be told to go to.",
     invoke_without_command=True,
     params=[contexts_option],
 )
 @json_option()
 @click.pass_context
 def contexts(context: click.Context, *, prints_json: bool) -> None:
-    """List the contexts of cdc-outbox.yaml, with what stands there and never what a reference leads to.
+    """List the contexts of cdc-outbox.yaml.
 
-    The file is the one that --contexts names, cdc-outbox.yaml here once it is trusted, or cdc-outbox/contexts.yaml in
-    the user's folder of configurations. An asterisk marks the context that counts where no other is named.
+    References are shown as written; the values behind them are never read. The file is the one that --contexts names;
+    otherwise cdc-outbox.yaml in the current folder, once it is trusted; otherwise cdc-outbox/contexts.yaml in the
+    user's configuration folder. An asterisk marks the default context.
 
     \b
     Examples:
@@ -47,14 +47,14 @@ def contexts(context: click.Context, *, prints_json: bool) -> None:
 
 
 @contexts.command()
-@click.option("--revoke", is_flag=True, help="Trust the file no longer.")
+@click.option("--revoke", is_flag=True, help="Revoke the trust.")
 @json_option()
 def trust(*, revoke: bool, prints_json: bool) -> None:
-    """Trust cdc-outbox.yaml of the working directory with its present content.
+    """Trust the cdc-outbox.yaml of the current folder.
 
-    Until then commands refuse it: its author chooses which hosts are addressed, and which variables and files go
-    there. A change of the file ends the trust, and so does another path. A file that --contexts names, and the user's
-    own, need none. The command shows what the file says.
+    Commands refuse an untrusted file, because its author chooses which hosts are contacted and which variables and
+    files are sent to them. Trust ends when the file changes or moves. A file named by --contexts and the user's own
+    file need no trust. The command shows the contents of the file.
 
     \b
     Examples:

@@ -38,7 +38,7 @@ def connected(
         asked_by = "" if spec is None else f"{spec}: "
         found, wanted = dialect.features.title, kind.dialect.features.title
         raise ConfigError(
-            f"{asked_by}the DSN is one of {found}, and {wanted} is wanted here",
+            f"{asked_by}the DSN leads to {found}, but {wanted} is required",
             field="--dsn",
             hint="Correct the DSN, or database.kind in the spec.",
         )
@@ -50,7 +50,7 @@ def connected(
             if ours is None:
                 raise
             if isinstance(ours, TransactionConflictError):
-                ours.hint = "Another transaction was in the way; run the command again when it has ended."
+                ours.hint = "Another transaction blocked this one; run the command again when it has ended."
             raise ours from error
 
 

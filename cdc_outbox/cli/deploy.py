@@ -54,23 +54,24 @@ from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
 
-@click.command(short_help="Show what a deployment would change, and what that does to consumers.")
+@click.command()
 @specs_argument
-@dsns_option(required=False, note="; without it nothing is said of slot and offsets")
+@dsns_option(required=False, note="; without it, slot and offsets are not checked")
 @connect_url_option(required=True)
 @json_option()
 def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> int:
-    """Compare SPECs, files or folders of them, with the connectors that run, and change nothing.
+    """Show the changes that a deployment would make.
 
-    What is compared is the meaning: a default that is written out, another order or an option's old name is no
-    difference. Each change is shown with what it does to who reads the events; secrets are masked. Changes that would
-    lose, repeat or disorder events are called dangerous, and `deploy-connector` makes them only with --replace.
+    Specs are compared with the running connectors; nothing is changed. The comparison is by meaning: an explicit
+    default, another order or the old name of an option is no difference. Each change is shown with the key of the spec
+    that causes it and its impact on consumers; secrets are masked. Changes that would lose, repeat or reorder events
+    are called dangerous; `deploy-connector` makes them only with --replace.
 
-    Each change names the spec's key that it comes from. Where the database is not ready, or something else would be
-    refused, that is said, and the difference is shown all the same.
+    If the deployment would be refused, for example because the database is not ready, the reason is shown together with
+    the changes.
 
-    Exit codes: 0 nothing would change, 1 it would be refused, 2 a wrong spec, 3 something would change, 75 try again
-    later.
+    Exit codes: 0 nothing would change, 1 the deployment would be refused, 2 an invalid spec, 3 something would change,
+    75 try again later.
 
     \b
     Examples:
@@ -133,7 +134,7 @@ def _lines(outcomes: list[PipelineOutcome]) -> list[str]:
     return lines
 
 
-@click.command(short_help="Make a connector be what its spec says.")
+@click.command()
 @specs_argument
 @dsns_option(required=True, note="; its role must be allowed to create replication slots")
 @connect_url_option(required=True)
@@ -143,11 +144,17 @@ def _lines(outcomes: list[PipelineOutcome]) -> list[str]:
 @click.option(
     "--earlier-events",
     type=click.Choice([way.value for way in EarlierEvents]),
-    help="What to do with events that were written before the slot: publish the rows again, or leave them out.",
+    help="Events written before the slot existed: republish all rows of the table, or skip the events.",
 )
-@click.option("--undo/--no-undo", default=True, show_default=True, help="Take back what did not come up.")
+@click.option(
+    "--undo/--no-undo", default=True, show_default=True, help="Undo the deployment of a connector that does not run."
+)
 @click.option("--replace", "replaces", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
-@click.option("--canary", is_flag=True, help="Then send an event of the type cdc-outbox.canary and see it in Kafka.")
+@click.option(
+    "--canary",
+    is_flag=True,
+    help="After the deployment, send an event of the type cdc-outbox.canary and wait for it in Kafka.",
+)
 @broker_options(required=False)
 @json_option()
 def deploy_connector(
@@ -166,12 +173,12 @@ def deploy_connector(
     kafka_settings: Path | None,
     prints_json: bool,
 ) -> int:
-    """Check SPECs, files or folders of them, make their slots and connectors, and wait until they run.
+    """Deploy connectors from specs.
 
-    Running it again changes nothing and says so. A connector counts as deployed when it and all its tasks are RUNNING
-    and have stayed so; otherwise the task's trace is printed with what it means and what to do, the previous
-    configuration is put back, and those that are left are not tried. --dry-run checks all of it, and exits with 3 if
-    something would change.
+    The command checks each spec, creates its slot and connector, and waits until they run. Running it again changes
+    nothing and reports that. A connector counts as deployed when it and all its tasks have been RUNNING for
+    --stable-for. If that fails, the command prints the task's trace with its cause and a remedy, restores the previous
+    configuration and skips the remaining specs. --dry-run makes all checks, and exits with 3 if something would change.
 
     \b
     Examples:

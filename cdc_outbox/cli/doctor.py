@@ -33,10 +33,10 @@ from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
 
-@click.command(short_help="Find what is wrong with a pipeline's database.")
+@click.command()
 @specs_argument
 @dsns_option(required=True)
-@connect_url_option(required=False, note="; without it nothing is said about stored offsets")
+@connect_url_option(required=False, note="; without it, stored offsets are not checked")
 @broker_options(required=False)
 @output_options
 @strict_option
@@ -50,19 +50,20 @@ def preflight(
     output: str,
     strict: bool,
 ) -> int:
-    """Find what would keep the connectors of SPECs from publishing every event, and change nothing.
+    """Check a pipeline's database before a deployment.
 
-    A folder stands for its specs. Server, role, table, publication, slot and log are asked, Connect for the offsets
-    that it has stored, and the brokers for the heartbeats, which tell whether the database went back. What could not be
-    asked is told as a note. The transactions of the connection are read-only; a slot is looked into without moving it,
-    and while that lasts, half a minute at most, no other process can read it.
+    The command finds what would prevent the connectors from publishing every event, and changes nothing. It reads
+    server, role, table, publication, slot and log; from Connect, the stored offsets; from the brokers, the heartbeats,
+    which show whether the database went back to an older state. Each part that cannot be read is reported as a note.
+    Its transactions are read-only. Reading a slot does not move it; it takes up to half a minute, during which no other
+    process can read the slot.
 
-    DSN is the outbox's database, which several SPECs share, as this machine reaches it, for a role that may read
-    outbox, heads and statistics and look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats;
-    on MariaDB and MySQL one that may also read the database mysql.
+    DSN is the outbox's database, shared by all SPECs, as this machine reaches it. Its role must be able to read outbox,
+    heads and statistics and to look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats; on
+    MariaDB and MySQL a user who can also read the database mysql.
 
-    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec or DSN, 75 try again later; with
-    --strict also 3, warnings and no errors. Notes never change it.
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 an invalid spec or DSN, 75 try again later;
+    with --strict also 3, warnings but no errors. Notes never change the exit code.
 
     \b
     Examples:
@@ -90,9 +91,7 @@ def _look(
     """Yield what is found about one spec."""
     look = LOOKS.get(spec.database.kind)
     if look is None:
-        raise ConfigError(
-            f"a preflight looks at {', '.join(LOOKS)}, not at {spec.database.kind}", field="database.kind"
-        )
+        raise ConfigError(f"preflight supports {', '.join(LOOKS)}, not {spec.database.kind}", field="database.kind")
     require_client(render(spec), bootstrap_servers)
     with connected(databases.of(spec.name), spec.database.kind, spec=path) as (connection, driver):
         for finding in look(spec, connection, driver, partial(ask_connect, spec.name, client)):
@@ -109,10 +108,10 @@ _LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the finding
 _HEAD = ("SEVERITY", "CODE", "WHERE", "FINDING")
 
 
-@click.command(short_help="Diagnose a pipeline, from the table to the topics.")
+@click.command()
 @spec_argument
-@dsns_option(required=False, note="; without it the database is not asked")
-@connect_url_option(required=False, note="; without it Connect is not asked")
+@dsns_option(required=False, note="; without it, the database is not checked")
+@connect_url_option(required=False, note="; without it, Connect is not checked")
 @broker_options(required=False)
 @output_options
 @strict_option
@@ -126,15 +125,15 @@ def doctor(
     output: str,
     strict: bool,
 ) -> ExitCode:
-    """Report everything that is wrong with a pipeline, and change nothing.
+    """Diagnose a pipeline, from the table to the topics.
 
-    The findings are those of `lint`, `preflight`, `plan`, `status`, `init --check` and `topics create`, each cause
-    once, the worst first, with its remedy. A system that does not answer within 7 s, or whose address is not given, is
-    a finding itself, and the others are asked all the same. For what consumers have applied, run
-    `verify --consumer NAME`.
+    The report has the findings of `lint`, `preflight`, `plan`, `status`, `init --check` and `topics create`: each cause
+    once, the most severe first, with its remedy. Nothing is changed. A system that has no address or does not answer
+    within 7 s is reported as a finding; the other systems are still checked. To check consumers, run `verify --consumer
+    NAME`.
 
-    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a wrong spec, 75 no other error than that
-    a database, a broker or Connect does not answer and may do so later; with --strict also 3, warnings and no errors.
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 an invalid spec, 75 the only errors are that
+    a database, a broker or Connect does not answer, which may pass; with --strict also 3, warnings but no errors.
 
     \b
     Examples:

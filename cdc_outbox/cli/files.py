@@ -35,7 +35,7 @@ def _files(path: Path, suffixes: Sequence[str]) -> list[Path]:
     files = sorted(file for file in path.iterdir() if file.suffix in suffixes and file.name != CONTEXTS_FILE)
     if not files:
         ends = f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
-        raise ConfigError(f"{path} has no spec in it", hint=f"A spec's name ends in {ends}.")
+        raise ConfigError(f"{path} contains no spec", hint=f"A spec's name ends in {ends}.")
     return files
 
 
@@ -56,7 +56,7 @@ def read_text_of(name: str) -> str | None:
     except UnicodeDecodeError:
         return None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "no file has such a name"
+        reason = getattr(error, "strerror", None) or "invalid file name"
         raise ConfigError(f"{name} cannot be read: {reason}") from error
 
 
@@ -73,7 +73,7 @@ def write_new(text: str, new_file: Path | None) -> None:
         with new_file.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{new_file} exists already", field="--file", hint="Choose another name.") from error
+        raise ConfigError(f"{new_file} already exists", field="--file", hint="Choose another name.") from error
     except OSError as error:
         hint = "" if new_file.parent.is_dir() else f"Create the folder {new_file.parent} first."
         raise ConfigError(f"{new_file} cannot be written: {error.strerror}", field="--file", hint=hint) from error

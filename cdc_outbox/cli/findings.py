@@ -94,12 +94,12 @@ def output_options(command: FC) -> FC:
     report = click.option(
         "--report",
         type=click.Choice(["sarif", "ci"]),
-        help="Print findings as SARIF for code scanning, or as annotations of a CI runner; in place of --output.",
+        help="Print findings as SARIF for code scanning, or as annotations of a CI runner; replaces --output.",
     )
     return cast("FC", json_option()(report(gathered)))
 
 
-strict_option = click.option("--strict", is_flag=True, help="Exit 3 where there are warnings, though no errors.")
+strict_option = click.option("--strict", is_flag=True, help="Exit with 3 if there are warnings but no errors.")
 
 
 def tell(findings: Sequence[Finding], *, output: str, strict: bool) -> ExitCode:
@@ -167,20 +167,22 @@ def _known_codes(_context: click.Context, _argument: click.Parameter, incomplete
     return [CompletionItem(code, help=each.title) for code, each in known if code.startswith(incomplete.upper())]
 
 
-@click.command(short_help="Tell what a finding's code means.")
+@click.command()
 @click.argument(
     "code", metavar="[CODE]", required=False, shell_complete=_known_codes, help="The code of a finding, such as CC302."
 )
-@click.option("--all", "everything", is_flag=True, help="All of them: every code, as a page of Markdown.")
+@click.option("--all", "everything", is_flag=True, help="Select all: every code, as a Markdown page.")
 def explain(code: str | None, *, everything: bool) -> None:
-    """Tell what happens where CODE is found, what was observed, and what to do.
+    """Explain the code of a finding.
+
+    The page shows what happens, what was observed, and what to do.
 
     \b
     Example:
       cdc-outbox explain CC302
     """
     if everything == (code is not None):
-        raise click.UsageError("say which CODE, or --all")
+        raise click.UsageError("give a CODE, or --all")
     if code is None:
         say(page(), nl=False)
         return

@@ -64,9 +64,9 @@ def heartbeat_findings(
     if beating is None:
         return []
     if bootstrap_servers is None:
-        message = "the heartbeats were not read: whether the database went back to an older state is not known."
+        message = "the heartbeats were not read, so a restore of the database to an older state was not checked."
         location = Location(document="heartbeats", path=beating.topic)
-        return [explained("OP406", location, message, "Give --bootstrap-servers.")]
+        return [explained("OP406", location, message, "Set --bootstrap-servers.")]
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox heartbeats")
     if client is not None:
         beating = Beating.of(client.find_config(beating.name) or {}) or beating

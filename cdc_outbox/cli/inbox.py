@@ -27,14 +27,14 @@ INBOX_DSN_VARIABLE = "CDC_OUTBOX_INBOX_DSN"
 """Where the inbox's database stands, for who has the outbox's in ``CDC_OUTBOX_DSN``."""
 
 inbox_schema_option = click.option(
-    "--inbox-schema", show_default="public", help="The schema that the inbox lies in; on MySQL a database."
+    "--inbox-schema", show_default="public", help="The schema of the inbox; on MySQL, a database."
 )
 
 
 def consumer_option(*, required: bool = True, note: str = "") -> Callable[[FC], FC]:
     """Return the option ``--consumer``: under this name it is known to its group and to the inbox."""
     return click.option(
-        "--consumer", metavar="NAME", required=required, help=f"The consumer's name, which is its group's{note}."
+        "--consumer", metavar="NAME", required=required, help=f"The consumer's name, which is also its group id{note}."
     )
 
 
@@ -61,8 +61,8 @@ _dsn_option = click.option(
     address="inbox_database",
     type=DatabasesType(),
     required=True,
-    help="The inbox's database: postgresql://user:password@host/name or what else libpq takes, mysql://… or "
-    "mariadb://… likewise, or sqlite:///path.",
+    help="The inbox's database: postgresql://user:password@host/name or any libpq connection string, "
+    "mysql://… or mariadb://… in the same form, or sqlite:///path.",
 )
 
 
@@ -92,8 +92,8 @@ class InboxLocation:
             if not Catalog(connection, driver).exists(table):
                 raise TableNotFoundError(
                     f"there is no inbox {table} in the database {database_name(connection, driver, self.dsn)}",
-                    hint="`cdc-outbox init --inbox` makes it there; or name the consuming service's database with "
-                    f"--inbox-dsn ({INBOX_DSN_VARIABLE}), and the schema with --inbox-schema.",
+                    hint="Create it there with `cdc-outbox init --inbox`; or give the consuming service's database "
+                    f"with --inbox-dsn ({INBOX_DSN_VARIABLE}), and the schema with --inbox-schema.",
                 )
             yield connection, driver
 

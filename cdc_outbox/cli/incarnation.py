@@ -21,7 +21,7 @@ def refuse_unnamed(spec: Path | None, *, is_asked: bool) -> None:
     """Refuse a source without the option that begins one, and an incarnation without a spec."""
     if spec is None or not is_asked:
         raise click.UsageError(
-            "a new incarnation takes a SPEC, --new-incarnation and --from-source, and perhaps --to-source"
+            "a new incarnation takes a SPEC, --new-incarnation, --from-source and optionally --to-source"
         )
 
 
@@ -43,13 +43,13 @@ def prepare(
     if not before:
         source = read_source(spec.outbox, Catalog(connection, driver))
         now = f"; the table's source is {source}: --from-source {source}" if source else ""
-        raise click.UsageError(f"--new-incarnation needs the source that ends{now}")
+        raise click.UsageError(f"--new-incarnation needs --from-source, the source that ends{now}")
     for line in steps_after_restore(spec, str(file), source=before):
         say(line, err=True)
     if driver.dialect.features.has_publications:
         client = None if cluster is None else ConnectClient(cluster)
         if client is None:
-            say("Connect's offset is not compared with the slot: --connect-url is not given", err=True)
+            say("Connect's offset is not compared with the slot: --connect-url is missing", err=True)
         refuse_until_it_rests(spec, PostgresqlDatabase(connection, driver, spec), client)
     return before
 

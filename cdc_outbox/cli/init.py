@@ -53,32 +53,34 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
         f"--{name}-role",
         name,
         metavar="ROLE",
-        help=f"The {name}'s role: --grants makes it ({default}), --check looks if it is given.",
+        help=f"The {name}'s role: --grants creates it ({default}), --check checks it if it is given.",
     )
 
 
-@click.command(short_help="Create, upgrade or check the outbox's or the inbox's tables.")
+@click.command()
 @optional_spec_argument
 @click.option("--inbox", is_flag=True, help="Create the inbox of a consuming service.")
 @inbox_schema_option
-@click.option("--sql", is_flag=True, help="Print the statements instead of running them; no database is asked.")
-@click.option("--grants", is_flag=True, help="Print the statements that make the least roles, for a superuser.")
-@click.option("--check", is_flag=True, help="Say what is not as it should be, change nothing; exit 3 if anything is.")
-@click.option("--new-incarnation", is_flag=True, help="Begin a new life of the outbox, with a new source.")
+@click.option("--sql", is_flag=True, help="Print the statements instead of running them; needs no database.")
 @click.option(
-    "--shared-publication", is_flag=True, help="Add the outbox to a publication that has another outbox already."
+    "--grants", is_flag=True, help="Print the statements that create roles with minimal privileges, for a superuser."
+)
+@click.option("--check", is_flag=True, help="Check without changing anything; exit 3 if something differs.")
+@click.option("--new-incarnation", is_flag=True, help="Start a new incarnation of the outbox, with a new source.")
+@click.option(
+    "--shared-publication", is_flag=True, help="Add the outbox to a publication that already has another outbox."
 )
 @click.option(
-    "--from-source", "before", metavar="SOURCE", help="The source that ends, for --new-incarnation, such as orders.1."
+    "--from-source", "before", metavar="SOURCE", help="The current source, for --new-incarnation, such as orders.1."
 )
-@click.option("--to-source", "after", metavar="SOURCE", help="The source that begins, if not the next one.")
+@click.option("--to-source", "after", metavar="SOURCE", help="The new source. Default: the next one.")
 @_role_option("writer", "NAME_writer")
 @_role_option("consumer", "NAME_consumer")
 @_role_option("connector", "the spec's database.user")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
 @dsns_option(required=False, note="; its role owns what is created")
-@inbox_dsn_option("; of --inbox where there is no SPEC")
+@inbox_dsn_option("; for --inbox without a SPEC")
 @connect_url_option(required=False, note="; --new-incarnation compares its offset with the slot")
 @json_option()
 def init(
@@ -99,21 +101,22 @@ def init(
     prints_json: bool,
     **roles: str | None,
 ) -> int:
-    """Create what a service's database needs, or bring it up to date; running it again changes nothing.
+    """Create, upgrade or check the tables of outbox or inbox.
 
-    With SPEC: the outbox table, its head table and on PostgreSQL the publication. With --inbox: what a consuming
-    service remembers in its own database. Of a table that outbox.columns adopts nothing is touched. A publication of
-    another outbox is left alone without --shared-publication: outbox.table may be a slip.
+    With SPEC: the outbox table, its head table and, on PostgreSQL, the publication. With --inbox: the tables of a
+    consuming service. Running it again changes nothing. Tables adopted through outbox.columns are never changed. A
+    publication of another outbox is changed only with --shared-publication, because outbox.table may be misspelt.
 
-    DSN is postgresql://user:password@host/name (or what else libpq takes), mysql://… or mariadb://… likewise, or
-    sqlite:///path. Where no SPEC says of what kind a database is, it does, for --sql and --grants too.
+    DSN is postgresql://user:password@host/name (or any libpq connection string), mysql://… or mariadb://… in the same
+    form, or sqlite:///path. Without a SPEC, DSN selects the kind of database, also for --sql and --grants.
 
-    A new incarnation is needed when sequences were given out that the database no longer knows: after a restore, after
-    a failover that lost commits, after the table was made again. Consumers would take what is written next for events
-    that they have had, or park it as a conflict. With a new source sequences start again at 1, and consumers can tell.
-    Where a later incarnation was in use before the restore, name one after it with --to-source. The connector must be
-    stopped meanwhile, and its offset and its slot must be of this server: the command prints what has to be done, in
-    order, and refuses while the slot is read or the two disagree.
+    A new incarnation is needed when the database no longer knows sequence numbers that it has assigned: after a
+    restore, after a failover that lost commits, or after the table was created again. Without a new incarnation,
+    consumers would skip the next events as duplicates, or park them as conflicts. With a new source, sequence numbers
+    start again at 1, and consumers can tell old from new. If a later incarnation was in use before the restore, choose
+    one after it with --to-source. The connector must be stopped during the change, and its offset and slot must belong
+    to this server. The command prints the steps in order, and refuses while the slot is being read or when offset and
+    slot disagree.
 
     \b
     Examples:
@@ -126,7 +129,7 @@ def init(
     """
     prints = sql or grants
     if prints + check + new_incarnation > 1:
-        raise click.UsageError("--sql or --grants, --check, --new-incarnation: one at a time")
+        raise click.UsageError("--sql or --grants, --check and --new-incarnation cannot be combined")
     if before or after or new_incarnation:
         refuse_unnamed(spec, is_asked=new_incarnation)
     _refuse_unclear(has_spec=spec is not None, inbox=inbox, inbox_schema=inbox_schema)
@@ -138,7 +141,7 @@ def init(
         say(_script(wanted, creates=sql, grants=grants, prints_json=prints_json), script=True)
         return ExitCode.DONE
     if not dsn:
-        raise click.UsageError("--dsn is needed (or CDC_OUTBOX_DSN), unless --sql or --grants prints the statements")
+        raise click.UsageError("--dsn (or CDC_OUTBOX_DSN) is required, unless --sql or --grants prints the statements")
     with _opened(dsn, wanted) as (connection, driver):
         if check:
             return _check(wanted, connection, driver, prints_json=prints_json)
@@ -161,11 +164,13 @@ def _opened(dsn: str, wanted: Wanted) -> Iterator[tuple[Any, TransactionDriver]]
 def _refuse_unclear(*, has_spec: bool, inbox: bool, inbox_schema: str | None) -> None:
     """Refuse what does not say what to create, or in which one database."""
     if not has_spec and not inbox:
-        raise click.UsageError("say what to create: a SPEC for the outbox, --inbox for the inbox, or both")
+        raise click.UsageError("give a SPEC for the outbox, --inbox for the inbox, or both")
     if inbox_schema is not None and not inbox:
-        raise click.UsageError("--inbox-schema says where the inbox of --inbox lies; without that it means nothing")
+        raise click.UsageError("--inbox-schema needs --inbox")
     if is_named("inbox_database") and (has_spec or is_named("databases")):
-        raise click.UsageError("--inbox-dsn goes with --inbox, without SPEC and --dsn: one database at a time")
+        raise click.UsageError(
+            "--inbox-dsn needs --inbox and cannot be combined with SPEC or --dsn: one database at a time"
+        )
 
 
 def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databases | None) -> str | None:
@@ -179,7 +184,7 @@ def _dsn(spec: Spec | None, databases: Databases | None, inbox_database: Databas
 
 def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -> str:
     if prints_json:
-        raise click.UsageError("--sql and --grants print statements, and no JSON")
+        raise click.UsageError("--sql and --grants print statements and cannot print JSON")
     dialect = wanted.dialect
     parts: list[str] = []
     if creates:
@@ -189,7 +194,10 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
         parts += (f"{statement.rstrip(';')};" for statement in wanted.statements(known))
         if has_no_condition:
             parts.append(
-                comment("A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.")
+                comment(
+                    "`cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are "
+                    "missing."
+                )
             )
     if grants:
         roles = [(about, wanted.role(kind, named=False)) for kind, about in PARTIES.items()]
@@ -213,12 +221,12 @@ def _check(wanted: Wanted, connection: AnyConnection, driver: TransactionDriver,
         checked = [component.name for component in wanted.components]
         if wanted.spec is not None and wanted.spec.database.publication:
             checked.append(f"publication {wanted.spec.database.publication}")
-        say(f"as init makes {'them' if checked[1:] else 'it'}: {', '.join(checked)}", err=True)
+        say(f"as init creates {'them' if checked[1:] else 'it'}: {', '.join(checked)}", err=True)
     if not roles and wanted.dialect.features.password_note is not None:
         names = [
             f"--{kind}-role {wanted.known_name(kind) or 'ROLE'}" for kind in PARTIES if wanted.role(kind, named=False)
         ]
-        say(f"roles are checked only if they are named: {' '.join(names)}", err=True)
+        say(f"roles are checked only if they are given: {' '.join(names)}", err=True)
     return ExitCode.DIFFERENCES if drifted else ExitCode.DONE
 
 
@@ -291,10 +299,10 @@ def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None
     found, name, table = _find_publication(spec, catalog), spec.database.publication, spec.outbox.table
     if found is not None and found.outboxes and not found.has(spec.outbox) and not shares:
         raise OutboxError(
-            f"the publication {name} is of another outbox, {enumerated(found.outboxes)}, and {table} is not in it; "
-            "nothing was changed",
-            hint="Correct outbox.table if it is a slip. If it is right, give the pipeline a publication of its own "
-            "(database.publication), or run again with --shared-publication.",
+            f"the publication {name} belongs to another outbox, {enumerated(found.outboxes)}, and does not contain "
+            f"{table}; nothing was changed",
+            hint="Correct outbox.table if it is misspelt. If it is right, give the pipeline its own "
+            "publication (database.publication), or run again with --shared-publication.",
         )
 
 
@@ -336,21 +344,21 @@ def _refuse_other_shape(table: OutboxTable, found: TableFacts | None, dialect: D
     name = table.table_in(dialect)
     if found is None and table.adopted:
         raise TableNotFoundError(
-            f"{name} does not exist, and the spec adopts it", hint="Leave out outbox.columns to have one made."
+            f"{name} does not exist, but the spec adopts it", hint="Remove outbox.columns to have the table created."
         )
     column = table.columns.aggregate_id
     if found is not None and table.is_numbered and column in found.columns and found.columns[column].type == "uuid":
         # One id in two spellings would be one aggregate there, and two of them to the head table.
         change = dialect.features.text_change.format(table=name.quoted, column=dialect.quote(column))
         raise OutboxError(
-            f"{name}.{column} is a uuid, and events are numbered by ids that are text",
+            f"{name}.{column} is a uuid, but the aggregate ids of numbered events are text",
             hint=f"{change}, which changes no message; "
             "or set outbox.columns.sequence to null, and events are not numbered.",
         )
     if found is not None and not table.adopted and bool(found.partition_key) != (table.partitions is not None):
         raise OutboxError(
-            f"{name} is {'' if found.partition_key else 'not '}partitioned, and the spec says otherwise",
-            hint="A table cannot become partitioned, nor the other way round: correct outbox.partitions, or make "
+            f"{name} is {'' if found.partition_key else 'not '}partitioned; the spec says otherwise",
+            hint="A table cannot be partitioned or unpartitioned later: correct outbox.partitions, or create "
             "another table and another pipeline.",
         )
 

@@ -44,15 +44,16 @@ from cdc_outbox.spec import Spec
 short_stable_option = stable_option("2s")
 
 
-@click.command(short_help="Let connectors read nothing for a while.")
+@click.command()
 @connectors_argument
 @connect_url_option(required=True)
 @timeout_option
 @json_option()
 def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prints_json: bool) -> None:
-    """Pause connectors, and wait until their tasks rest.
+    """Pause connectors.
 
-    Events that are written meanwhile wait in the slot, which keeps WAL on the database's disk; `resume` publishes them.
+    The command waits until their tasks are paused. New events wait in the slot, which keeps WAL on the database's disk.
+    `resume` publishes them.
 
     \b
     Example:
@@ -62,16 +63,16 @@ def pause(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prin
     _each(connectors, cluster, timeout, ConnectorControl.pause, "paused", prints_json=prints_json)
 
 
-@click.command(short_help="Let connectors give up their tasks and their slot.")
+@click.command()
 @connectors_argument
 @connect_url_option(required=True)
 @timeout_option
 @json_option()
 def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, prints_json: bool) -> None:
-    """Stop connectors, and wait until their tasks are gone.
+    """Stop connectors: release their tasks and slots.
 
-    Connect notes how far they have read. Events that are written meanwhile wait in the slot, which keeps WAL on the
-    database's disk; `resume` publishes them.
+    The command waits until their tasks have ended. Connect stores their offsets. New events wait in the slot, which
+    keeps WAL on the database's disk. `resume` publishes them.
 
     \b
     Example:
@@ -80,7 +81,7 @@ def stop(connectors: tuple[str, ...], *, cluster: Cluster, timeout: float, print
     _each(connectors, cluster, timeout, ConnectorControl.stop, "stopped", prints_json=prints_json)
 
 
-@click.command(short_help="Let connectors run again that were paused or stopped.")
+@click.command()
 @connectors_argument
 @connect_url_option(required=True)
 @dsns_option(required=False, note="; without it, slot and offset are not compared")
@@ -96,10 +97,10 @@ def resume(
     stable_seconds: float,
     prints_json: bool,
 ) -> None:
-    """Resume connectors, and wait until they and all their tasks run.
+    """Resume connectors that are paused or stopped.
 
-    On PostgreSQL slot and offset are compared first, and a connector that would leave out events is refused: its next
-    offset would hide which ones.
+    The command waits until they and all their tasks run. On PostgreSQL, it compares slot and offset first, and refuses
+    a connector that would skip events: its next offset would hide which events those are.
 
     \b
     Example:
@@ -125,10 +126,10 @@ def resume(
     )
 
 
-@click.command(short_help="Restart connectors and their tasks.")
+@click.command()
 @connectors_argument
 @connect_url_option(required=True)
-@click.option("--failed", is_flag=True, help="Only with what failed; what runs is left alone.")
+@click.option("--failed", is_flag=True, help="Restart only failed connectors and tasks.")
 @timeout_option
 @short_stable_option
 @json_option()
@@ -141,9 +142,10 @@ def restart(
     stable_seconds: float,
     prints_json: bool,
 ) -> None:
-    """Restart connectors with their tasks, and wait until all of them run.
+    """Restart connectors and their tasks.
 
-    Events that were sent since the last note of how far it has read come twice; consumers skip them.
+    The command waits until all of them run. Events sent since the last stored offset are sent again; consumers skip
+    them.
 
     \b
     Example:
@@ -203,11 +205,11 @@ def _slot(name: str, client: ConnectClient) -> str | None:
     return slot_of(config) if kind_of(config) is DatabaseKind.POSTGRESQL else None
 
 
-@click.command(short_help="Delete a connector, and say what stays of it.")
+@click.command()
 @connector_argument
 @dsns_option(required=False, note="; --purge needs it, and a role that may drop the slot")
 @connect_url_option(required=True)
-@click.option("--purge", is_flag=True, help="Also forget its offsets and drop its slot, with what is in it.")
+@click.option("--purge", is_flag=True, help="Also delete its offsets, and drop its slot with the events in it.")
 @yes_option
 @timeout_option
 @json_option()
@@ -221,12 +223,13 @@ def delete(
     timeout: float,
     prints_json: bool,
 ) -> None:
-    """Delete a connector, named or by its spec, once it has stopped and noted how far it has read.
+    """Delete a connector, and list what is kept.
 
-    Its slot stays and keeps WAL, and Connect keeps its offsets, so that a connector of the same spec goes on where this
-    one ended. With --purge both are removed, the offsets first. Events in the slot that were not published yet are
-    counted before: they would never be published from it, so the command asks, or wants --yes. Publication, tables and
-    topics stay in any case. --purge takes the spec, which says whose the slot is.
+    The connector is stopped first, so that Connect stores its offset. By default slot and offsets are kept: the slot
+    keeps WAL, and a connector of the same spec continues where this one ended. --purge deletes the offsets and then the
+    slot. Unpublished events in the slot would never be published from it; the command counts them and asks for
+    confirmation, unless --yes is given. Publication, tables and topics are always kept. --purge needs a SPEC, which
+    names the slot.
 
     \b
     Examples:
@@ -237,9 +240,9 @@ def delete(
     pipeline = read_spec(Path(connector)) if is_spec(connector) else None
     if purge and pipeline is None:
         raise ConfigError(
-            "--purge takes a spec, which says whose the slot is",
+            "--purge needs a spec, which names the slot",
             field="--purge",
-            hint=f"`cdc-outbox adopt --connector {connector}` writes the spec of a connector that has none.",
+            hint=f"`cdc-outbox adopt --connector {connector}` writes a spec for it.",
         )
     client = ConnectClient(cluster, waits=steps.wait)
     timings = replace(cluster.timings, timeout_seconds=timeout)
@@ -274,18 +277,18 @@ def _purge(
     pipeline: Spec, client: ConnectClient, databases: Databases | None, timings: Timings, steps: Steps, *, yes: bool
 ) -> Leftovers:
     def agree(events: int | None) -> None:
-        held = "events of which the number is unknown" if events is None else f"{events:,} unpublished events"
-        left = "" if pipeline.outbox.mode.keeps_rows else ", and no row is left to publish again"
+        held = "an unknown number of events" if events is None else f"{events:,} unpublished events"
+        left = "" if pipeline.outbox.mode.keeps_rows else ", and no rows are left to publish again"
         text = f"the slot {pipeline.database.slot} holds {held}{left}"
         if yes:
             return
         if not sys.stdin.isatty():
-            raise UnpublishedEventsError(text, hint="Let the connector publish them, or purge with --yes.")
+            raise UnpublishedEventsError(text, hint="Wait until the connector has published them, or purge with --yes.")
         click.confirm(visible(f"{text}. Drop it?"), abort=True, err=True)
 
     refuse_other_kind(pipeline)
     if databases is None:
-        raise ConfigError("--purge drops the slot, and needs to know in which database", field="--dsn")
+        raise ConfigError("--purge drops the slot and needs its database", field="--dsn")
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         database = PostgresqlDatabase(connection, driver, pipeline)
         return purge(pipeline, client, database, timings=timings, report=steps.report, agree=agree)

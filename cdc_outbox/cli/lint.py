@@ -24,35 +24,37 @@ from cdc_outbox.text_files.document import Document
 _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 
 
-@click.command(short_help="Find what is wrong with specs and connector configurations.")
+@click.command()
 @click.argument(
     "files",
     nargs=-1,
     required=True,
     metavar="SPEC|CONFIG...",
     shell_complete=complete_file,
-    help="Files that describe pipelines or configure connectors, and folders of them; - is standard input.",
+    help="Specs and connector configurations, and folders of them; - is standard input.",
 )
 @output_options
-@click.option("--fix", "fixes", is_flag=True, help="First rewrite what has one right answer, in the files themselves.")
+@click.option(
+    "--fix", "fixes", is_flag=True, help="First rewrite the files themselves, where a finding has exactly one fix."
+)
 @strict_option
 @debezium_option
 def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debezium: str | None) -> int:
-    """Find what is wrong with specs and configurations, without a database and without Kafka Connect.
+    """Check specs and connector configurations.
 
-    A file is a spec of ours (YAML), or what Connect runs today, written by any tool: a flat configuration as JSON or
-    properties, one with "config" as the REST API takes and gives it, several in a list, a KafkaConnector of Strimzi,
-    also among other resources in several documents of YAML or in a List.
-    A folder stands for its files of those kinds. A typical row of each captured table is followed through filters,
-    transforms and predicates to its topic. Several files are also compared with each other: same slot, same
-    prefix, same server id.
+    The check needs neither a database nor Kafka Connect. A file is a spec (YAML) or a connector configuration from any
+    tool: flat JSON or properties; JSON with "config", as the REST API accepts and returns it, also in a list; a Strimzi
+    KafkaConnector, also among other resources in several YAML documents or in a List. A folder stands for its files of
+    those kinds. Each captured table is checked with a typical row, through filters, predicates and transforms to its
+    topic. Several files are also compared with each other: same slot, same prefix, same server id.
 
-    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be opened; with --strict
-    also 3, warnings and no errors. Notes never change it.
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be read; with --strict also 3,
+    warnings but no errors. Notes never change the exit code.
 
-    --fix renames what has another name by now, leaves out what does nothing, places an event type that is not read,
-    and sets the plugin pgoutput where none is named. It says so on stderr, keeps the rest as it is written, and leaves
-    alone slot, publication and the form of messages. A connector that ran with another plugin needs another slot.
+    --fix renames options that have a new name, removes options without effect, adds the placement of an event type that
+    is not read, and sets the plugin pgoutput if none is set. Each fix is reported on stderr; all other lines stay as
+    they are. Slot, publication and message format are never changed. A connector that ran with another plugin needs
+    another slot.
 
     \b
     Examples:
@@ -65,7 +67,7 @@ def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debe
     configs: list[Config] = []
     findings: list[Finding] = []
     if fixes and STDIN in files:
-        raise click.UsageError("--fix rewrites files; standard input is none")
+        raise click.UsageError("--fix rewrites files; it cannot rewrite standard input")
     for name in _names(files):
         if fixes:
             _rewrite(name, version)
@@ -117,21 +119,22 @@ def _rewrite(name: str, version: Version) -> None:
         say(visible(str(fixed)), err=True)
 
 
-@click.command("adopt", short_help="Write the spec of a connector that was configured by hand.")
+@click.command("adopt")
 @click.argument(
     "config",
     required=False,
     metavar="[CONFIG]",
     shell_complete=complete_file,
-    help="A file that configures a connector; - is standard input.",
+    help="A connector configuration; - is standard input.",
 )
 @click.option(
-    "--connector", metavar="NAME", help="The connector of this name: in CONFIG, or in Kafka Connect without it."
+    "--connector",
+    metavar="NAME",
+    help="The name of the connector: in CONFIG, or in Kafka Connect if CONFIG is missing.",
 )
-@connect_url_option(required=False, note="; for a connector that is there")
+@connect_url_option(required=False, note="; for a connector in Connect")
 @aggregate_type_option(
-    "By default none, unless the table looks like one of `init`. Without it there is one type, called like the "
-    "connector."
+    "Default MODE: none, unless the table looks as `init` creates it. Default TYPE: the connector's name."
 )
 @new_file_option
 @output_options
@@ -146,15 +149,15 @@ def adopt_connector(
     output: str,
     debezium: str | None,
 ) -> int:
-    """Write the spec that becomes the configuration in CONFIG by meaning, or that of a connector that is there.
+    """Write the spec of an existing connector.
 
-    CONFIG is JSON in any form of Connect's REST API, a KafkaConnector of Strimzi, or properties; - reads standard
-    input. What a spec has no word for stands below overrides, where that breaks no promise. What could not be carried
-    over is told on stderr, with its line, what it means for the messages, and what to do. A secret that stands in clear
-    text becomes a reference, and is printed nowhere.
+    CONFIG is JSON in any form of Connect's REST API, a Strimzi KafkaConnector, or properties; - reads standard input.
+    The spec renders to a configuration with the same meaning. Options that have no key in a spec go below overrides,
+    unless they break a promise. Each option that cannot be carried over is reported on stderr, with its line, its
+    effect on messages and a remedy. A secret in clear text becomes a reference, and is never printed.
 
-    Exit codes: 0 messages stay as they are, 3 something that is in them could not be carried over (the spec is written
-    all the same), 2 it is no outbox's configuration.
+    Exit codes: 0 messages stay the same, 3 something that changes messages could not be carried over (the spec is still
+    written), 2 the configuration is not that of an outbox.
 
     \b
     Examples:
@@ -185,10 +188,10 @@ def _find(
     """Return the configuration that is meant, or what is wrong with where it should be."""
     if config is None:
         if connector is None or cluster is None:
-            raise click.UsageError("name a file, or a connector by --connector and --connect-url")
+            raise click.UsageError("give a file, or a connector with --connector and --connect-url")
         return _in_connect(connector, cluster, version)
     if connector is None and config != STDIN and not Path(config).exists():
-        hint = f"A connector that is in Kafka Connect is named so: --connector {visible(config)}"
+        hint = f"For a connector in Kafka Connect: --connector {visible(config)}"
         raise ConfigError(f"there is no file {visible(config)!r}", hint=hint)
     found, findings = read_configs(config, version)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):
@@ -197,11 +200,11 @@ def _find(
     if len(named) == 1:
         return named[0], []
     called = "stdin" if config == STDIN else config
-    there = ", ".join(visible(each.name) or "one without a name" for each in found)
+    there = ", ".join(visible(each.name) or "an unnamed connector" for each in found)
     if connector is not None and not named:
         raise ConfigError(f"there is no connector {visible(connector)} in {called}, which has {there}")
     raise ConfigError(
-        f"one connector can be adopted at a time, and {called} has {there}", hint="Choose by --connector."
+        f"only one connector can be adopted at a time; {called} has {there}", hint="Choose one with --connector."
     )
 
 
@@ -223,6 +226,6 @@ def _tell(findings: list[Finding], output: str) -> None:
 
 def _verdict(adopted: Adopted, *, told: bool) -> ExitCode:
     if told:
-        same = "messages stay as they are" if adopted.is_same else "not all could be carried over"
+        same = "messages stay the same" if adopted.is_same else "some options could not be carried over"
         say(f"{visible(adopted.spec.name)}: {same}", err=True)
     return ExitCode.DONE if adopted.is_same else ExitCode.DIFFERENCES

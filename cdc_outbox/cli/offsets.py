@@ -49,12 +49,13 @@ _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
 _stable_option = stable_option("2s")
 
 
-@click.group(cls=Group, short_help="Show or change where a connector goes on.")
+@click.group(cls=Group)
 def offsets() -> None:
-    """Show, set or forget the offsets that Connect keeps for a connector.
+    """Show, set or reset the offsets of a connector.
 
-    A change stops the connector, waits until it has let go of its slot, and lets it do afterwards what it did before.
-    What it means for consumers is said first; where events would be left out it asks, or wants --yes.
+    `set` and `reset` stop the connector, wait until its slot is free, and afterwards return the connector to its
+    previous state. They print the effect on consumers first. If events would be skipped, they ask for confirmation,
+    unless --yes is given.
 
     \b
     Examples:
@@ -64,13 +65,15 @@ def offsets() -> None:
     """
 
 
-@offsets.command(short_help="Show where a connector goes on.")
+@offsets.command()
 @connector_argument
-@dsns_option(required=False, note="; without it nothing is said of the slot")
+@dsns_option(required=False, note="; without it, the slot is not shown")
 @connect_url_option(required=True)
 @json_option()
 def show(connector: str, *, databases: Databases | None, cluster: Cluster, prints_json: bool) -> None:
-    """Show what Connect has stored, about once a minute and when the connector stops, and where its slot stands.
+    """Show the stored offset and the position of the slot.
+
+    Connect stores offsets about once a minute, and when the connector stops.
 
     \b
     Example:
@@ -88,7 +91,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
         say(line)
 
 
-@offsets.command(name="set", short_help="Let a connector go on elsewhere.")
+@offsets.command(name="set")
 @connector_argument
 @click.option(
     "--to-offset",
@@ -97,7 +100,7 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     metavar="OFFSET",
     help="An LSN such as 0/1A2B3C4, on MySQL FILE:OFFSET, or the offset as a JSON object.",
 )
-@dsns_option(required=False, note="; PostgreSQL's slot is asked there, and has to be")
+@dsns_option(required=False, note="; required on PostgreSQL, to read the slot")
 @connect_url_option(required=True)
 @yes_option
 @timeout_option
@@ -114,10 +117,11 @@ def set_offset(
     stable_seconds: float,
     prints_json: bool,
 ) -> None:
-    """Let a connector go on at a place in the log: an earlier one repeats events, a later one leaves them out.
+    """Set the offset from which a connector continues.
 
-    On PostgreSQL nothing comes from before what the slot has confirmed; a place there is refused. The offset that was
-    stored before is printed, as what --to-offset takes.
+    An earlier offset repeats events; a later offset skips events. On PostgreSQL, nothing before the slot's confirmed
+    position can be read; an earlier offset is refused. The previous offset is printed in the form that --to-offset
+    accepts.
 
     \b
     Examples:
@@ -127,7 +131,7 @@ def set_offset(
 
     def judge(position: ConnectorPosition) -> OffsetChange:
         if position.kind is DatabaseKind.POSTGRESQL and not position.is_asked:
-            raise ConfigError("what another offset does depends on the slot", field="--dsn", hint="Give --dsn.")
+            raise ConfigError("the effect of another offset depends on the slot", field="--dsn", hint="Give --dsn.")
         return assess_set(position, read_offset(target, position.kind))
 
     def change(client: ConnectClient, name: str, position: ConnectorPosition) -> Offset | None:
@@ -139,9 +143,9 @@ def set_offset(
     _change(connector, cluster, databases, judge, change, what=what, yes=yes, waits=waits, prints_json=prints_json)
 
 
-@offsets.command(short_help="Forget where a connector was.")
+@offsets.command()
 @connector_argument
-@dsns_option(required=False, note="; what stays of events depends on the slot there")
+@dsns_option(required=False, note="; the slot there decides which events are skipped")
 @connect_url_option(required=True)
 @yes_option
 @timeout_option
@@ -157,7 +161,9 @@ def reset(
     stable_seconds: float,
     prints_json: bool,
 ) -> None:
-    """Forget all offsets of a connector, so that it begins as a new one: on PostgreSQL, where its slot stands.
+    """Delete all offsets of a connector.
+
+    The connector then starts as a new one: on PostgreSQL, at the position of its slot.
 
     \b
     Example:
@@ -221,12 +227,12 @@ def _agree(name: str, move: OffsetChange) -> bool:
         return False
     if not sys.stdin.isatty():
         raise _skips(name, move)
-    click.confirm(visible(f"{name}: {move.text}. Do it?"), abort=True, err=True)
+    click.confirm(visible(f"{name}: {move.text}. Continue?"), abort=True, err=True)
     return True
 
 
 def _skips(name: str, move: OffsetChange) -> UnpublishedEventsError:
-    return UnpublishedEventsError(f"{name}: {move.text}", hint="With --yes it is done all the same.")
+    return UnpublishedEventsError(f"{name}: {move.text}", hint="To do it anyway, add --yes.")
 
 
 def _position_of(name: str, client: ConnectClient, databases: Databases | None) -> ConnectorPosition:
@@ -258,7 +264,7 @@ def _lines(position: ConnectorPosition) -> Iterator[str]:
     if position.offsets:
         yield from in_columns([_HEAD, *(_row(entry, position.topic_prefix) for entry in position.offsets)])
     if position.stored is None:
-        yield "no offset is stored that counts: the connector goes on as a new one"
+        yield "no stored offset applies: the connector starts as a new one"
     if position.slot is not None:
         yield visible(
             f"slot {position.slot.name}: confirmed {position.slot.confirmed}, the log ends at {position.slot.log_end}"

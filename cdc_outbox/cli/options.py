@@ -94,8 +94,8 @@ def json_option(note: str = "") -> Callable[[FC], FC]:
     )
 
 
-dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, and change nothing.")
-yes_option = click.option("--yes", is_flag=True, help="Do not ask, and do it.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Print what would be done, without changing anything.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 timeout_option = click.option(
     "--timeout",
     metavar="DURATION",
@@ -114,7 +114,7 @@ def limit_option(default: int | None = None) -> Callable[[FC], FC]:
         type=click.IntRange(min=1),
         default=default,
         show_default=default is not None,
-        help="No more events than so many.",
+        help="Maximum number of events.",
     )
 
 
@@ -123,7 +123,7 @@ new_file_option = click.option(
     "-f",
     "new_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A file that does not exist yet, not stdout.",
+    help="Write to this new file, not to stdout.",
 )
 
 
@@ -143,23 +143,24 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             address="connect",
             type=_ClusterType(),
             required=required,
-            help=f"Kafka Connect's REST API, for example http://localhost:8083; several workers with commas{note}.",
+            help="Kafka Connect's REST API, for example http://localhost:8083; separate several workers with "
+            f"commas{note}.",
         )
         login_file = click.option(
             _LOGIN_FILE,
             cls=ClusterOption,
             metavar="FILE",
             type=click.Path(path_type=Path),
-            help="A file that holds Connect's login, user:password. For the URL of CDC_OUTBOX_CONNECT_URL the variable "
-            f"{_LOGIN} may hold it.",
+            help="A file that holds Connect's login, user:password. For the URL of CDC_OUTBOX_CONNECT_URL, "
+            f"the variable {_LOGIN} can hold it.",
         )
         patience = click.option(
             "--connect-patience",
             cls=ClusterOption,
             metavar="DURATION",
             type=Duration(),
-            help="How long a request is repeated that no worker takes, or that fails for now. Default: 30s; 0s for "
-            "`status` and `doctor` where no worker or no broker answers.",
+            help="How long to repeat a request that reaches no worker or fails temporarily. Default: 30s; for "
+            "`status` and `doctor`, 0s if no worker or no broker answers.",
         )
         return url(login_file(patience(command)))
 
@@ -179,7 +180,7 @@ def stable_option(default: str) -> Callable[[FC], FC]:
         type=Duration(),
         default=default,
         show_default=True,
-        help="How long connector and tasks must run on before that counts.",
+        help="How long connector and tasks must run without interruption.",
     )
 
 
@@ -201,14 +202,14 @@ debezium_option = click.option(
 )
 
 
-by_option = click.option("--by", metavar="WHO", help="Who acts.  [default: the user at this machine]")
+by_option = click.option(
+    "--by", metavar="WHO", help="The name to record for this action.  [default: the user at this machine]"
+)
 
 
 def note_option(*, required: bool) -> Callable[[FC], FC]:
     """Return the option ``--note``."""
-    return click.option(
-        "--note", required=required, help="The reason, for later; it is kept with the hole in the sequence."
-    )
+    return click.option("--note", required=required, help="The reason, which is stored with the gap in the sequence.")
 
 
 def acting(*, by: str | None = None, note: str | None = None) -> Operator:
@@ -243,7 +244,7 @@ def _aggregates(
             aggregate_type, mode = value, ""
         if not aggregate_type or (colon and mode not in set(SequenceMode)) or aggregate_type in found:
             modes = "|".join(SequenceMode)
-            raise click.BadParameter(f"{value!r} is not TYPE or TYPE:{modes}, each TYPE once")
+            raise click.BadParameter(f"{value!r} must be TYPE or TYPE:{modes}, each TYPE once")
         found[aggregate_type] = SequenceMode(mode) if colon else None
     return found
 
@@ -270,4 +271,4 @@ def _spec_called(path: Path) -> str:
         return ""
     near = (folder / f"{path.name}.yaml" for folder in (path.parent, path.parent / "connectors"))
     found = next(filter(Path.is_file, near), None)
-    return f"Did you mean {str(found)!r}?" if found else "A spec is a file, which `cdc-outbox new` writes."
+    return f"Did you mean {str(found)!r}?" if found else "A spec is a file; `cdc-outbox new` creates one."

@@ -66,7 +66,7 @@ def bytes_as_json(octets: bytes | None) -> str | dict[str, str] | None:
         return {"base64": base64.b64encode(octets or b"").decode()}
 
 
-ONE_WORD = 'A connection string is one word: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
+ONE_WORD = 'A connection string is one argument: put it in quotation marks, as in --dsn "$ORDERS_DSN".'
 """What to do where a shell has taken a connection string apart."""
 
 

@@ -26,7 +26,7 @@ from cdc_outbox.redaction import counted, safe_json, visible
 
 FC = TypeVar("FC", bound=Callable[..., Any])
 
-_NUMBER = "The number that `parked list` shows."
+_NUMBER = "The id that `parked list` shows."
 _SHOWN = 50
 """Lines that a screen or two have."""
 _GAPS_SHOWN = 5
@@ -57,10 +57,8 @@ def _filters(command: FC) -> FC:
         return command(wanted=wanted, **others)
 
     options = (
-        click.option(
-            "--state", type=click.Choice(list(map(str, State))), help="Only those that wait, or that are dead."
-        ),
-        click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only those parked for this reason."),
+        click.option("--state", type=click.Choice(list(map(str, State))), help="Only waiting or only dead events."),
+        click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only events parked for this reason."),
         click.option("--aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate."),
     )
     filtered: Any = gathered
@@ -76,15 +74,15 @@ def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str
     return reasons
 
 
-@click.group(cls=Group, name="parked", short_help="List, show, retry, skip or export parked events.")
+@click.group(cls=Group, name="parked")
 def parked_events() -> None:
-    """Decide about the events that a consumer set aside.
+    """List, show, retry, skip or export parked events.
 
-    An event is parked when its handler fails, when one before it is missing or parked, or when it contradicts what was
-    applied. What waits goes on by itself; what is dead waits for you.
+    An event is parked when its handler fails, when an earlier event of its aggregate is missing or parked, or when it
+    contradicts what was applied. Waiting events continue without help; dead events need a retry or a skip.
 
-    DSN is the consuming service's database, for a role that may do what the consumer's may. Nothing is applied here:
-    the consumer that owns the partition does that, a second later if it runs.
+    DSN is the consuming service's database, with at least the privileges of the consumer's role. These commands apply
+    nothing themselves: the consumer that owns the partition does, within a second if it runs.
 
     \b
     Examples:
@@ -96,9 +94,9 @@ def parked_events() -> None:
     """
 
 
-@parked_events.command(name="list", short_help="List parked events.")
+@parked_events.command(name="list")
 @inbox_options
-@consumer_option(required=False, note="; without it, all of the inbox")
+@consumer_option(required=False, note="; without it, all consumers of the inbox")
 @_filters
 @limit_option(_SHOWN)
 @json_option()
@@ -110,10 +108,10 @@ def list_parked(
     limit: int,
     prints_json: bool,
 ) -> None:
-    """List parked events, in the order in which they were parked; times are UTC.
+    """List parked events.
 
-    What is missing, so that others wait for it, is said beside. What waits behind an event that failed is a gap in the
-    list too, and nothing is missing before it.
+    The oldest comes first; times are UTC. Below the list are the missing events that others wait for. An event that
+    waits behind a failed one can also have the reason gap, although no event is missing before it.
 
     \b
     Examples:
@@ -161,18 +159,18 @@ def _not_tried(rows: Sequence[ParkedRow], consumer: str) -> Iterator[str]:
         f"{first.topic}[{first.partition}]"
     )
     yield (
-        f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, give them up: "
+        f"hint: Start the consumer. If it no longer handles {first.aggregate.aggregate_type or 'them'}, skip them: "
         f'`cdc-outbox parked skip {numbers} --consumer {shlex.quote(consumer)} --note "no longer handled"`.'
     )
 
 
-@parked_events.command(short_help="Show one parked event.")
+@parked_events.command()
 @click.argument("number", metavar="PARKED_ID", type=int, help=_NUMBER)
 @_of_a_consumer
-@click.option("--payload", is_flag=True, help="Show the payload too, which may be private.")
+@click.option("--payload", is_flag=True, help="Show the payload too; it may contain private data.")
 @json_option()
 def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: bool, prints_json: bool) -> None:
-    """Show all that is known of a parked event, its headers among it.
+    """Show one parked event with its headers.
 
     \b
     Example:
@@ -188,7 +186,7 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
         say(document("ParkedEvent", {"event": whole}))
         return
     if not is_parked:
-        say(f"{number} is parked no more", err=True)
+        say(f"{number} is no longer parked", err=True)
         return
     details = list(details_of(row, consumer, messages[number], payload=payload))
     width = max(len(visible(name)) for name, _ in details)
@@ -196,9 +194,11 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
         say(f"{visible(name):<{width}}  {visible(text) or '-'}")
 
 
-@parked_events.command(short_help="Have parked events tried again.")
+@parked_events.command()
 @click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1, help=_NUMBER)
-@click.option("--all", "is_all", is_flag=True, help="All of them: what the filters leave, instead of ids.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Select all: every parked event that the filters match, in place of ids."
+)
 @_of_a_consumer
 @_filters
 @click.option(
@@ -207,7 +207,7 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
     metavar="|".join(sorted(FORCED)),
     callback=_forced,
     multiple=True,
-    help="Apply what is parked for this reason in spite of it. Its effects may contradict or repeat others.",
+    help="Apply events parked for this reason anyway. Their effects may contradict or repeat others.",
 )
 @json_option()
 def retry(
@@ -220,12 +220,13 @@ def retry(
     force: frozenset[Reason],
     prints_json: bool,
 ) -> None:
-    """Have the consumer try parked events again, at once; print the ids of those that are due now.
+    """Retry parked events.
 
-    Of ids that are named, all are tried again or none. With --all, what cannot go on yet is left, and said.
+    The consumer tries them at once; the ids of those that are due now are printed. With ids, all of them are retried or
+    none. With --all, events that cannot continue yet are left and reported.
 
-    A conflict or an expired event would be judged as before: with --force it is applied in spite of that, once. An
-    unreadable one is read again, by the contract that the consumer has now.
+    A conflict or an expired event would get the same verdict again; --force applies it once regardless. An unreadable
+    message is read again, with the contract that the consumer has now.
 
     \b
     Examples:
@@ -234,11 +235,11 @@ def retry(
       cdc-outbox parked retry 19 --force conflict --consumer shipping
     """
     if is_all == bool(parked_ids):
-        raise click.UsageError("say which events: PARKED_ID..., or --all with filters or without")
+        raise click.UsageError("give the ids of events, or --all with or without filters")
     if parked_ids and wanted != ParkFilter():
-        raise click.UsageError("filters go with --all; an id is one event")
+        raise click.UsageError("filters need --all; an id selects one event")
     if force and wanted.reason not in {None, *force}:
-        raise click.UsageError(f"--reason {wanted.reason} leaves nothing that --force is about")
+        raise click.UsageError(f"--reason {wanted.reason} excludes every event that --force applies to")
     chosen = ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted
     with inbox_location.opened(consumer) as inbox:
         retried = Park(inbox).retry(chosen, forced=force)
@@ -259,18 +260,18 @@ def retry(
     for kind, events in sorted(Counter(row.reason for row, _ in retried.left).items()):
         say(f"left: {events:,} {kind}; {_LEFT.get(kind, 'another event was applied under the id')}", err=True)
     if not retried.due:
-        say("nothing to try again", err=True)
+        say("nothing to retry", err=True)
 
 
 _LEFT = {
-    Reason.GAP: "they go on when what is missing comes",
-    Reason.BEHIND: "they go on when what is before them is applied",
-    Reason.CONFLICT: "--force conflict applies them all the same",
-    Reason.EXPIRED: "--force expired applies them all the same",
+    Reason.GAP: "they continue when the missing event arrives",
+    Reason.BEHIND: "they continue when the event before them is applied",
+    Reason.CONFLICT: "--force conflict applies them anyway",
+    Reason.EXPIRED: "--force expired applies them anyway",
 }
 
 
-@parked_events.command(short_help="Give parked events up.")
+@parked_events.command()
 @click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True, help=_NUMBER)
 @_of_a_consumer
 @note_option(required=True)
@@ -278,17 +279,18 @@ _LEFT = {
 def skip(
     parked_ids: tuple[int, ...], *, inbox_location: InboxLocation, consumer: str, note: str, prints_json: bool
 ) -> None:
-    """Give parked events up for good: all that are named, or none. What waited behind them goes on.
+    """Give up parked events for good.
 
-    Should one of them come again, it is a duplicate. The watermark of its aggregate is moved over a numbered one, and
-    the hole is noted with what you say. A numbered one that is not the next of its aggregate is refused.
+    All events that are named are skipped, or none. The events that waited behind them continue. If a skipped event is
+    delivered again, it is a duplicate. Skipping a numbered event moves its aggregate's watermark past it, and stores
+    the gap with --note. A numbered event that is not the next of its aggregate is refused.
 
     \b
     Example:
       cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
     """
     if not note.strip():
-        raise click.UsageError("--note is empty, and nothing else will say why the event is missing")
+        raise click.UsageError("--note is empty; it is the only record of why the event is missing")
     with inbox_location.opened(consumer) as inbox:
         skipped = Park(inbox).skip(_once(parked_ids), note=note)
     record_action(acting(note=note), "parked skip", consumer, parked_ids=[each.row.parked_id for each in skipped])
@@ -299,20 +301,21 @@ def skip(
         say(document("Skip", {"consumer": consumer, "events": events}))
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         say(
-            "An unreadable message has no number here. If it had one, its successors wait for it: see "
+            "The sequence number of an unreadable message is unknown. If it had one, later events wait for it: see "
             "`parked list --reason gap` and `cdc-outbox baseline --aggregate`.",
             err=True,
         )
 
 
-@parked_events.command(short_help="Write parked events as JSON lines.")
+@parked_events.command()
 @_of_a_consumer
 @_filters
 @new_file_option
 def export(*, inbox_location: InboxLocation, consumer: str, wanted: ParkFilter, new_file: Path | None) -> None:
-    """Write parked events with their whole messages, payloads among them, one JSON object a line.
+    """Export parked events as JSON lines.
 
-    Key, headers and payload are text where they are UTF-8, and else an object with base64 in it.
+    Each line has one whole message, including the payload. Key, headers and payload are text if they are UTF-8, and
+    otherwise an object with base64.
 
     \b
     Example:
@@ -337,7 +340,7 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         output.touch(mode=0o600, exist_ok=False)
         file = output.open("w", encoding="utf-8")
     except FileExistsError as error:
-        raise ConfigError(f"{output} exists already", field="--file", hint="Choose another name.") from error
+        raise ConfigError(f"{output} already exists", field="--file", hint="Choose another name.") from error
     except OSError as error:
         raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--file") from error
     with file:
@@ -351,5 +354,5 @@ def _once(parked_ids: tuple[int, ...]) -> tuple[int, ...]:
 def _skipped(row: ParkedRow, *, is_hole: bool) -> str:
     if row.is_unreadable:
         return f"skipped the message {row.event_id}{f' of {name_of(row)}' if name_of(row) else ''}"
-    moved = f", {name_of(row)} stands at {row.sequence} now" if is_hole else ""
+    moved = f", {name_of(row)} is at {row.sequence} now" if is_hole else ""
     return f"skipped {row.type} {row.event_id} of {name_of(row)}{moved}"

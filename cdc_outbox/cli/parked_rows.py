@@ -41,7 +41,7 @@ def details_of(row: ParkedRow, consumer: str, message: Message, *, payload: bool
         yield "timestamp", _time(datetime.fromtimestamp(message.timestamp_ms / 1000, UTC))
     yield "key", _octets(message.key)
     if not message.has_headers:
-        yield "headers", "not readable: a name is not UTF-8; the record in the topic has them"
+        yield "headers", "unreadable: a name is not UTF-8; see the record in the topic"
     for name, value in message.headers:
         yield f"header {name}", _octets(value)
     if payload:

@@ -49,7 +49,7 @@ class PipelineOutcome:
             case PipelineState.FAILED if self.plan is not None:
                 passes = self.error is not None and self.error.retryable
                 what = "could not be checked" if passes else "would be refused"
-                return f"{self.name}: {what}; without that: {self.plan}"
+                return f"{self.name}: {what}; apart from that: {self.plan}"
             case PipelineState.UNCHANGED:
                 return f"{self.name}: nothing to change"
             case PipelineState.DIFFERS if self.plan is not None:

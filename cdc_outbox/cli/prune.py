@@ -55,12 +55,14 @@ _NOT_READ = "OP406"
 """The finding's code where no brokers are named."""
 
 
-@click.command(short_help="Delete the events that are proven delivered.")
+@click.command()
 @spec_argument
 @dsns_option(required=True)
 @connect_url_option(required=False, note="; needed for MariaDB and MySQL")
 @broker_options(required=False)
-@click.option("--without-topics", is_flag=True, help="Do not compare events with the topics: rely on the position.")
+@click.option(
+    "--without-topics", is_flag=True, help="Do not compare events with the topics; rely on the position alone."
+)
 @consumer_option(required=False, note="; events that it has applied count as published")
 @inbox_dsn_option()
 @inbox_schema_option
@@ -69,13 +71,15 @@ _NOT_READ = "OP406"
     "--keep",
     type=Duration(),
     metavar="DURATION",
-    help="Leave events younger than this, by created_at; 0s leaves none.",
+    help="Keep events younger than this, by created_at; 0s keeps none.",
 )
-@click.option("--archive", metavar="TABLE", help="Move the rows to this table; it is made if it does not exist.")
-@click.option("--batch", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows a transaction.")
+@click.option("--archive", metavar="TABLE", help="Move the rows to this table, which is created if it does not exist.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), default=1000, show_default=True, help="Number of rows per transaction."
+)
 @limit_option()
 @click.option(
-    "--stop-after", "max_seconds", metavar="DURATION", type=Duration(), help="Begin no batch later than this."
+    "--stop-after", "max_seconds", metavar="DURATION", type=Duration(), help="Start no new batch after this time."
 )
 @click.option(
     "--wait",
@@ -83,8 +87,9 @@ _NOT_READ = "OP406"
     metavar="DURATION",
     default="90s",
     show_default=True,
-    help="How long to wait for the delivery to pass this run's checkpoint; on an idle database that takes a heartbeat "
-    "and the worker's offset.flush.interval.ms. With 0s, earlier runs' checkpoints must do.",
+    help="How long to wait until delivery has passed this run's checkpoint. On an idle database that "
+    "takes a heartbeat and the worker's offset.flush.interval.ms. With 0s, only checkpoints of "
+    "earlier runs count.",
 )
 @json_option()
 def prune(
@@ -107,17 +112,18 @@ def prune(
     wait: float,
     prints_json: bool,
 ) -> None:
-    """Delete the events that are proven delivered, and print how many they were.
+    """Delete events that are proven delivered.
 
-    An event goes when the slot that the spec names has confirmed everything that was committed when a checkpoint was
-    taken, the event was, and it is in its topic, or the --consumer has applied it. On MariaDB and MySQL the connector's
-    stored offset takes the slot's part. Age alone proves nothing; --keep leaves events although they were delivered,
-    and without it the command asks. --dry-run waits as a run does. What is deleted cannot be published again. The
-    numbers of aggregates stay.
+    An event is deleted when three things hold: the slot of the spec has confirmed everything committed when a
+    checkpoint was taken; the event was committed by then; and the event is in its topic, or --consumer has applied it.
+    On MariaDB and MySQL, the connector's stored offset takes the place of the slot. Age alone proves nothing. --keep
+    retains recent events although they were delivered; without it, the command asks. --dry-run waits as a real run
+    does. Deleted events cannot be published again. The sequence numbers of aggregates are kept. The command prints the
+    number of deleted events.
 
-    DSN is the outbox's database as this machine reaches it, for a role that may select from the outbox and delete
-    from it, and may write the table of checkpoints beside it; on MariaDB and MySQL, where it is mysql://…, for one that
-    may see connections and the binlog's position instead.
+    DSN is the outbox's database as this machine reaches it. Its role must be able to select and delete from the outbox
+    and to write the checkpoint table beside it; on MariaDB and MySQL (mysql://…) it needs, in place of that table, the
+    privilege to see connections and the binlog's position.
 
     \b
     Examples:
@@ -186,7 +192,9 @@ def _refuse_another_history(found: Sequence[Finding]) -> None:
     """
     errors = errors_in(tuple(found))
     if any(finding.code == _NOT_READ for finding in found):
-        _report("heartbeats", "not read: give --bootstrap-servers to see whether the database went back")
+        _report(
+            "heartbeats", "not read: give --bootstrap-servers to check whether the database went back to an older state"
+        )
     if errors:
         raise UnprovenDeliveryError(
             f"{errors[0].message.removesuffix('.')}; nothing was deleted", hint="Run `cdc-outbox recover`."
@@ -198,7 +206,9 @@ def _confirm() -> None:
     if not sys.stdin.isatty():
         raise click.UsageError(_NO_KEEP)
     click.confirm(
-        "Without --keep, every delivered event is deleted and cannot be published again. Go on?", abort=True, err=True
+        "Without --keep, every delivered event is deleted and cannot be published again. Continue?",
+        abort=True,
+        err=True,
     )
 
 
@@ -211,13 +221,13 @@ def _pruning(
         with connected(dsn, kind) as (connection, driver):
             Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
             if client is None:
-                _report("connect", "not asked: --connect-url tells which table the connector reads")
+                _report("connect", "not checked: give --connect-url to check which table the connector reads")
             yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
         return
     if not kind.reads_binlog:
         raise ConfigError(f"what is in {kind} is delivered by no publisher that could prove it", field="database.kind")
     if client is None:
-        raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is needed.")
+        raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is required.")
     with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
         yield offset_pruning(
             spec, (viewing, deleting), driver, client=client, options=options, report=_report, comparison=comparison
@@ -261,7 +271,7 @@ def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_j
     if pruned.verdict.held_back:
         _report("held back", pruned.verdict.held_back)
     if pruned.stopped_early:
-        _report("stopped", "at the limit; there may be more to delete")
+        _report("stopped", "limit reached; there may be more to delete")
     say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
 
 

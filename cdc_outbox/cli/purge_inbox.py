@@ -30,7 +30,7 @@ _NAMED = 5
 """Topics that an error lists."""
 
 
-@click.command(name="purge-inbox", short_help="Forget the ids that an inbox need not know any more.")
+@click.command(name="purge-inbox")
 @optional_spec_argument
 @inbox_options
 @click.option(
@@ -39,7 +39,7 @@ _NAMED = 5
     type=Duration(most="10000d", is_open=True),
     required=True,
     metavar="DURATION",
-    help="Forget ids older than this; longer than any event can still be read again.",
+    help="Delete ids older than this; must exceed the time for which events can be read again.",
 )
 @broker_options(required=False)
 @click.option(
@@ -47,9 +47,9 @@ _NAMED = 5
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="A topic that consumers of the inbox read, beside those of SPEC.",
+    help="A topic that consumers of the inbox read, in addition to those of SPEC.",
 )
-@click.option("--accept-shorter-horizon", is_flag=True, help="Forget ids of events that may still be read again.")
+@click.option("--accept-shorter-horizon", is_flag=True, help="Delete ids of events that may still be read again.")
 @dry_run_option
 @json_option()
 def purge_inbox(
@@ -64,18 +64,17 @@ def purge_inbox(
     dry_run: bool,
     prints_json: bool,
 ) -> None:
-    """Forget the ids that are older than the horizon, of all consumers of an inbox; make its next partitions.
+    """Delete inbox ids that are older than the horizon.
 
-    Claims lie in partitions, a week of ids each; those that are over are dropped. Ids that do not tell their time, of
-    outboxes of others, are deleted by when they were claimed. On MariaDB, MySQL and SQLite all of them lie in one
-    table, and old ones are deleted page by page. Watermarks, holes and parked events stay for ever. Run it once a week,
-    as a role that owns the inbox.
+    The ids of all consumers are deleted, and the next partitions are created. Claims are stored in weekly partitions,
+    which are dropped when they are over. Ids without a time, from outboxes of other tools, are deleted by the time of
+    their claim. On MariaDB, MySQL and SQLite, all ids are in one table and are deleted page by page. Watermarks, gaps
+    and parked events are never deleted. Run it once a week, with a role that owns the inbox.
 
-    An event that comes again after its id was forgotten is judged by its number. Without one it is parked as expired
-    where its UUIDv7, or else its time of creation, is older than the purge. Where only the record's timestamp tells
-    that time, an event that is published again is applied again. So the horizon is compared with how long topics keep
-    their events, and refused if it is shorter: all topics that consumers of the inbox have read, and those of SPEC and
-    --consumed-topic.
+    An event that comes again after its id was deleted is judged by its sequence number. Without a number, it is parked
+    as expired if its UUIDv7, or otherwise its creation time, is older than the purge. If only the record's timestamp
+    gives that time, an event that is published again is applied again. Therefore the horizon must not be shorter than
+    the retention of the topics: those that consumers of the inbox have read, and those of SPEC and --consumed-topic.
 
     \b
     Examples:
@@ -124,9 +123,9 @@ def _content(old: Old, horizon: Horizon, *, dry_run: bool) -> dict[str, Any]:
 def _sum_up(old: Old, horizon: Horizon, report: Report, *, dry_run: bool) -> None:
     what = f"{old.ids:,} ids and {old.starts:,} starts: ids" if old.ids or old.starts else "nothing: no ids were"
     report(
-        "would go" if dry_run else "forgotten",
+        "to delete" if dry_run else "deleted",
         f"{what} made before {horizon.made_before:%Y-%m-%dT%H:%MZ}, or claimed before "
-        f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} where they tell no time",
+        f"{horizon.claimed_before:%Y-%m-%dT%H:%MZ} if they contain no time",
     )
 
 
@@ -134,9 +133,9 @@ def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) ->
     declared = None if pipeline is None else pipeline.topics.horizon_days
     if declared is not None and horizon_days < declared:
         raise ConfigError(
-            f"a horizon of {horizon_days:g} days is shorter than the {declared} days that the spec declares",
+            f"a horizon of {horizon_days:g} days is shorter than the {declared} days of topics.horizon in the spec",
             field="--horizon",
-            hint="Choose a longer one, or correct topics.horizon: a republish relies on it.",
+            hint="Choose a longer horizon, or correct topics.horizon: republishing relies on it.",
         )
 
 
@@ -164,7 +163,7 @@ def _check(
         raise ConfigError(
             f"there is no topic {', '.join(missing_topics)}",
             field="--consumed-topic",
-            hint="Correct the name. A topic that nothing was published to yet needs no purge.",
+            hint="Correct the name. A topic that has never had an event needs no purge.",
         )
     if not kept:  # these brokers have none of the topics that the inbox served: they may be others
         raise _incomparable("topics")
@@ -172,16 +171,16 @@ def _check(
         horizon_days,
         kept,
         field="--horizon",
-        hint="Choose a longer one, or let the topics keep their events for less long; --accept-shorter-horizon forgets "
-        "ids all the same.",
+        hint="Choose a longer horizon, or shorten the retention of the topics; --accept-shorter-horizon "
+        "deletes the ids anyway.",
     )
 
 
 def _incomparable(missing: str) -> ConfigError:
     return ConfigError(
-        f"without {missing} it is not known whether events outlive the horizon",
+        f"without {missing}, the horizon cannot be compared with the retention of the topics",
         field="SPEC" if missing == "topics" else "--bootstrap-servers",
-        hint="Give --bootstrap-servers, and a SPEC or --consumed-topic; or take it upon yourself with "
+        hint="Give --bootstrap-servers, and a SPEC or --consumed-topic; or accept the risk with "
         "--accept-shorter-horizon.",
     )
 
@@ -193,7 +192,7 @@ def _refuse_other_clusters(served: Mapping[str, Set[str]], cluster_id: str) -> N
         raise ConfigError(
             f"consumers of the inbox have read topics of another cluster: {', '.join(others[:_NAMED])}",
             field="--bootstrap-servers",
-            hint="How long that cluster keeps events is not known here. Compare it yourself, and purge with "
+            hint="The retention of that cluster is not known here. Compare it yourself, then purge with "
             "--accept-shorter-horizon.",
         )
 
@@ -202,8 +201,8 @@ def _tell(old: Old, report: Report) -> None:
     for part, claims in old.parts:
         report("drop", f"{part.table}: {claims:,} ids")
     for what, count in (
-        ("ids that tell their time", old.timed),
-        ("ids that tell none", old.untimed),
+        ("ids with a time", old.timed),
+        ("ids without a time", old.untimed),
         ("starts", old.starts),
     ):
         if count:

@@ -45,12 +45,17 @@ from cdc_outbox.redaction import visible
 _STOPS_WITHIN_SECONDS = 60.0
 
 
-@click.command(short_help="Publish what a restored database still holds, and accept what was found.")
+@click.command()
 @connector_argument
 @dsns_option(required=True, note="; its role must be allowed to execute the function that writes heartbeats")
 @connect_url_option(required=True)
 @broker_options()
-@click.option("--accept", "accepts", is_flag=True, help="Record that what is found was looked at, which ends it.")
+@click.option(
+    "--accept",
+    "accepts",
+    is_flag=True,
+    help="Record that the findings were examined; commands then stop reporting them.",
+)
 @by_option
 @yes_option
 @stable_option("10s")
@@ -68,19 +73,20 @@ def recover(
     stable_seconds: float,
     prints_json: bool,
 ) -> ExitCode:
-    """Find out by its heartbeats whether a pipeline's database went back, and publish what can still be published.
+    """Publish what a restored database still holds.
 
-    After a restore the offset that Connect has stored lies ahead of the slot. If the slot stands before the last
-    heartbeat that database and topic have in common, it holds all that is in no topic: the connector is stopped, its
-    offset is deleted, and it runs again, unless it was halted before. Consumers skip what they had. If the slot stands
-    behind that heartbeat, the command changes nothing, and says that only the rows of the table can be published again.
+    The command compares the heartbeats of database and topic to find out whether the database went back to an older
+    state. After a restore, Connect's stored offset is ahead of the slot. If the slot is before the last common
+    heartbeat, it holds everything that is in no topic: the command stops the connector, deletes its offset and starts
+    it again, unless it was paused or stopped before. Consumers skip duplicates. If the slot is after that heartbeat,
+    the command changes nothing, and reports that only the rows of the table can be published again.
 
-    --accept records in the topic of the heartbeats who saw what was found, and when. Until then every command reports
-    it, and prune refuses.
+    --accept records in the heartbeat topic what was found, who accepted it and when. Until then every command reports
+    the loss, and prune refuses to run.
 
-    A heartbeat that is late (OP405) is no loss: the connector may lag.
+    A late heartbeat (OP405) is not a loss: the connector may be behind.
 
-    Exit codes: 0 no loss is found, or it was accepted, 1 findings of a loss are left, 75 try again later.
+    Exit codes: 0 no loss, or the loss was accepted, 1 a loss that is not accepted, 75 try again later.
 
     \b
     Examples:
@@ -121,7 +127,7 @@ def _history(name: str, config: Mapping[str, str], settings: dict[str, Any], dsn
     if history is None:
         raise ConfigError(
             f"the connector {name} writes no heartbeats through its outbox",
-            hint="It does so on PostgreSQL, where aggregate types have topics of their own; deploy it again.",
+            hint="Heartbeats need PostgreSQL and a topic for each aggregate type; deploy the connector again.",
         )
     return history
 
@@ -164,11 +170,11 @@ class _Recovery:
         client, name = self.client, self.name
         if owes_rows(self.config):
             # It would publish the rows of the table, and nothing of what the slot holds.
-            raise ConnectorInvalidError(f"{name} owes rows: {OWED}", hint=PAY)
+            raise ConnectorInvalidError(f"{name} has not published all rows: {OWED}", hint=PAY)
         positions = find_positions(client, self.config, self.dsn)
         if not (positions.has_loss or self.losses):
-            nothing = "no loss is found" if self.told else "nothing is found"
-            say(f"{nothing}: the heartbeats continue each other", err=True)
+            nothing = "no loss found" if self.told else "nothing found"
+            say(f"{nothing}: the heartbeats have no gap", err=True)
             _say_if_halted(client, name)
             return self._end(ExitCode.DONE)
         try:
@@ -176,11 +182,11 @@ class _Recovery:
         except UnpublishedEventsError as error:
             self._end(ExitCode.FAILED, error=error_content(error))
             raise
-        text = f"{name} goes on at {slot.confirmed}, where its slot stands"
+        text = f"{name} continues at {slot.confirmed}, the position of its slot"
         if positions.stored is None:
             say(visible(f"{text}: Connect has stored no offset"), err=self.prints_json)
             return self._end(_tell_what_is_left(client, name, is_accepted=False), goesOnAt=str(slot.confirmed))
-        text += f", and not at Connect's offset {positions.stored.lsn}; consumers skip what they had"
+        text += f", not at Connect's offset {positions.stored.lsn}; consumers skip duplicates"
         if not yes:
             _confirm(text)
         self._reset_offsets(slot, stable_seconds=stable_seconds)
@@ -220,7 +226,7 @@ def _tell_what_is_left(client: ConnectClient, name: str, *, is_accepted: bool) -
     _say_if_halted(client, name)
     if is_accepted:
         return ExitCode.DONE
-    say("Then record that it was looked at: cdc-outbox recover --accept", err=True)
+    say("Then record that it was examined: cdc-outbox recover --accept", err=True)
     return ExitCode.FAILED
 
 
@@ -229,13 +235,13 @@ def _say_if_halted(client: ConnectClient, name: str) -> None:
     with suppress(ConnectorNotFoundError):  # not known yet: it was just created
         if not client.find_status(name).is_halted:
             return
-        say(visible(f"{name} is halted; let it run: cdc-outbox resume {name}"), err=True)
+        say(visible(f"{name} is paused or stopped; resume it: cdc-outbox resume {name}"), err=True)
 
 
 def _confirm(text: str) -> None:
     if not sys.stdin.isatty():
         raise UnpublishedEventsError(f"{text}.", hint="Run again with --yes.")
-    click.confirm(visible(f"{text}. Do it?"), abort=True, err=True)
+    click.confirm(visible(f"{text}. Continue?"), abort=True, err=True)
 
 
 def _proven(name: str, slot: SlotFacts | None, found: Sequence[Finding], *, published_until: Lsn | None) -> SlotFacts:
@@ -255,9 +261,11 @@ def _proven(name: str, slot: SlotFacts | None, found: Sequence[Finding], *, publ
     elif slot.kept_bytes is None:
         reason = "has lost its WAL"
     elif slot.confirmed is None or published_until is None:
-        reason = f"stands at {slot.confirmed}, and nothing proves that it holds all that is in no topic"
+        reason = f"is at {slot.confirmed}, and nothing proves that it holds every event that is in no topic"
     elif slot.confirmed > published_until:
-        reason = f"stands at {slot.confirmed}, behind {published_until}, up to where everything is surely in the topics"
+        reason = (
+            f"is at {slot.confirmed}, after {published_until}, the position up to which all events are in the topics"
+        )
     else:
         return slot
     raise UnpublishedEventsError(

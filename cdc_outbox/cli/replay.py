@@ -29,7 +29,7 @@ _WORDS = {
     Fate.DUPLICATE: ("duplicates, skipped", "duplicates, would be skipped"),
     Fate.PARKED: ("parked", "would be parked"),
     Fate.WAITING: ("parked already", "parked already"),
-    Fate.LEFT_OUT: ("left out: it is not known whether they were applied", "would be left out"),
+    Fate.LEFT_OUT: ("left out: unknown whether they were applied", "would be left out"),
     Fate.UNREADABLE: ("unreadable, left out", "unreadable, would be left out"),
 }
 _ASIDE = (Fate.PARKED, Fate.LEFT_OUT, Fate.UNREADABLE)
@@ -42,18 +42,23 @@ def _offsets(text: str) -> tuple[int, int, int]:
     return int(found[1]), int(found[2]), int(found[3])
 
 
-@click.command(short_help="Give a consumer messages again.")
+@click.command()
 @consumer_argument
-@click.option("--topic", metavar="TOPIC", help="Of this topic only.")
+@click.option("--topic", metavar="TOPIC", help="Only this topic.")
 @click.option("--aggregate", "of_aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate.")
-@click.option("--event-type", metavar="TYPE", help="Events of this type only, for example OrderPlaced.")
-@click.option("--from", "since", type=Time(), metavar="TIME", help="Events created from this time on.")
-@click.option("--to", "before", type=Time(), metavar="TIME", help="Events created before this time.")
+@click.option("--event-type", metavar="TYPE", help="Only events of this type, for example OrderPlaced.")
+@click.option("--from", "since", type=Time(), metavar="TIME", help="Only events created at or after this time.")
+@click.option("--to", "before", type=Time(), metavar="TIME", help="Only events created before this time.")
 @click.option(
-    "--offsets", type=_offsets, metavar="PARTITION:FIRST-LAST", help="Messages of this partition, both ends counted in."
+    "--offsets",
+    type=_offsets,
+    metavar="PARTITION:FIRST-LAST",
+    help="Only messages of this partition, from FIRST to LAST inclusive.",
 )
 @click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="Events a second that reach handlers at most."
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Maximum number of events per second that reach handlers.",
 )
 @dry_run_option
 @json_option()
@@ -70,19 +75,19 @@ def replay(
     dry_run: bool,
     prints_json: bool,
 ) -> ExitCode:
-    """Import a consumer and give it messages again that the topics hold; those that all options select.
+    """Deliver messages from the topics to a consumer again.
 
-    What was applied is skipped as a duplicate. What never was, for example after the group's offsets were moved by
-    accident, is applied in order, in the same transactions as ever. No other consumer notices, no offset is committed,
-    and the consumer itself may run meanwhile. An event whose handler fails is parked, and the running consumer tries it
-    again.
+    The options select messages; a message must match all of them. Events that were applied are skipped as duplicates.
+    Events that were never applied, for example after the group's offsets were moved by accident, are applied in order,
+    in the same transactions as always. Other consumers are not affected, no offset is committed, and the consumer may
+    run at the same time. An event whose handler fails is parked, and the running consumer tries it again.
 
-    Refused for sequence: increasing if an event is selected and an earlier one of its aggregate is not, which the
-    consumer has not read yet: the earlier one would be a conflict then.
+    With sequence: increasing, the replay is refused if an event is selected and an earlier event of its aggregate,
+    which the consumer has not read yet, is not: the earlier one would then be a conflict.
 
-    A dry run calls no handler, so it cannot tell which would fail.
+    A dry run calls no handlers, so it cannot predict failures.
 
-    Exit code: 0 done, 3 something was parked, left out or unreadable, 75 something cannot be reached: run it again.
+    Exit codes: 0 done, 3 an event was parked, left out or unreadable, 75 a system cannot be reached; run it again.
 
     \b
     Examples:
@@ -153,7 +158,7 @@ def _tell(name: str, done: Replayed, event_type: str | None, *, dry_run: bool) -
     if not done.fates:
         say("no message is selected")
     if not done.is_complete:
-        say(f"{name}: stopped before the end; run it again to go on", err=True)
+        say(f"{name}: stopped before the end; run it again to continue", err=True)
     sys.stdout.flush()
     if hint := hint_of(name, done, event_type):
         say(visible(f"hint: {hint}"), err=True)

@@ -19,13 +19,18 @@ from cdc_outbox.operations.reset import Forgotten, Reset
 from cdc_outbox.redaction import counted
 
 
-@click.command(short_help="Begin in the middle of a history: accept what came before.")
+@click.command()
 @inbox_options
 @consumer_option()
 @click.option(
-    "--aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate; its missing events are given up."
+    "--aggregate",
+    type=AggregateName(),
+    metavar="TYPE/ID",
+    help="Only this aggregate; its missing events are accepted as lost.",
 )
-@click.option("--source", metavar="SOURCE", help="With --aggregate: who numbered its events, such as orders.1.")
+@click.option(
+    "--source", metavar="SOURCE", help="The source of the aggregate's events, such as orders.1; needs --aggregate."
+)
 @note_option(required=False)
 @dry_run_option
 @json_option()
@@ -39,18 +44,19 @@ def baseline(
     dry_run: bool,
     prints_json: bool,
 ) -> None:
-    """Accept as missing what came before the first events that a consumer sees.
+    """Accept missing events from before a consumer's start.
 
-    A consumer that is new to topics whose first events are gone parks what it reads: of each aggregate the first one is
-    missing. For every aggregate of which it has applied nothing, this moves the watermark to right before the lowest
-    number that is parked, notes the hole, and what waits goes on. Run it when the consumer has read to the end of its
-    topics, or as often as its park is full. An event that comes after all from before its baseline is a conflict.
+    A new consumer parks events when the first events of their aggregates are no longer in the topics. For each
+    aggregate of which the consumer has applied nothing, this command moves the watermark to just before the lowest
+    parked sequence number and stores the gap; the waiting events then continue. Run it when the consumer has read its
+    topics to the end, or whenever its parking limit is reached. An event from before the baseline that arrives later is
+    a conflict.
 
-    In an aggregate that it has followed already, a missing event is lost, not old. Such a hole is accepted only where
-    you name it: --aggregate TYPE/ID --source SOURCE.
+    In an aggregate that the consumer already follows, a missing event is lost rather than old. This gap is accepted
+    only if you name it: --aggregate TYPE/ID --source SOURCE.
 
-    Each line is an aggregate, its source, where its watermark stood, the first and the last sequence that are accepted
-    as missing, and how many events go on.
+    Each line shows an aggregate, its source, its previous watermark, the first and the last sequence number accepted as
+    missing, and how many events continue.
 
     \b
     Examples:
@@ -59,7 +65,7 @@ def baseline(
       cdc-outbox baseline --consumer shipping --aggregate order/42 --source orders.1 --note "lost, ticket 4711"
     """
     if (source is None) != (aggregate is None):
-        raise click.UsageError("--aggregate and --source go together: they name one aggregate")
+        raise click.UsageError("--aggregate and --source must be given together")
     named = Aggregate(source, *aggregate) if source is not None and aggregate is not None else None
     with inbox_location.opened(consumer) as inbox:
         work = Baseline(inbox, named)
@@ -73,7 +79,7 @@ def baseline(
         )
         unreadable = work.count_unreadable()
         if unreadable:
-            say(f"unreadable: {counted(unreadable, 'parked message')}; what is missing may be among them", err=True)
+            say(f"unreadable: {counted(unreadable, 'parked message')}; missing events may be among them", err=True)
         rows = [_row(gap, consumer) for gap in (gaps if dry_run else work.accept(gaps, note=note))]
     if rows and not dry_run:
         record_action(acting(note=note), "baseline", consumer, missing=rows)
@@ -104,15 +110,17 @@ def _row(gap: Gap, consumer: str) -> dict[str, Any]:
     }
 
 
-@click.command(short_help="Make a consumer forget events, so that their effects run again.")
+@click.command()
 @spec_argument
 @inbox_options
 @broker_options()
 @consumer_option()
 @click.option("--aggregate", "of_aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate.")
-@click.option("--all", "everything", is_flag=True, help="All of them: what the consumer remembers of any.")
-@click.option("--offsets-only", is_flag=True, help="Forget only up to where each topic was applied.")
-@click.option("--run-effects-again", is_flag=True, help="Do it. Without, only say what would be forgotten.")
+@click.option("--all", "everything", is_flag=True, help="Select all: the events of every aggregate.")
+@click.option("--offsets-only", is_flag=True, help="Delete only the record of how far each topic was applied.")
+@click.option(
+    "--run-effects-again", is_flag=True, help="Delete the record. Without this option, only show what would be deleted."
+)
 @dry_run_option
 @json_option()
 def reset(
@@ -129,23 +137,23 @@ def reset(
     dry_run: bool,
     prints_json: bool,
 ) -> ExitCode:
-    """Forget which events a consumer has applied: claims, watermarks, holes and what is parked.
+    """Delete a consumer's record of applied events.
 
-    What it has written stays. When the events come again, for example by `cdc-outbox replay`, their handlers run again
-    and their effects happen twice, unless you have undone them. So nothing is forgotten without --run-effects-again:
-    this command then says what would be, and exits with 2, or with 0 where --dry-run asked for no more.
+    Claims, watermarks, gaps and parked events are deleted. The data that handlers have written stays. When the events
+    come again, for example by `cdc-outbox replay`, their handlers run again and their effects happen twice, unless you
+    have undone them. Therefore nothing is deleted without --run-effects-again: the command then shows what would be
+    deleted, and exits with 2 (0 with --dry-run).
 
-    Events that a topic holds no more cannot come again. What was applied of them stays remembered, and the others
-    follow it.
+    Events that are no longer in a topic cannot come again. Their record is kept, and later events follow them.
 
-    After --all the consumer reads its topics from their beginning when it starts.
+    After --all, the consumer reads its topics from the beginning at its next start.
 
-    --offsets-only forgets neither claims nor watermarks. The consumer reads its topics from their beginning, and skips
-    what it has applied. Use it where the consumer refuses to start because a topic was created anew, lies on another
-    cluster, or lost messages. No effect happens twice, so --run-effects-again is not needed.
+    --offsets-only deletes neither claims nor watermarks. The consumer reads its topics from the beginning and skips the
+    events that it has applied. Use it when the consumer refuses to start because a topic was created again, is on
+    another cluster, or lost messages. No effect happens twice, so --run-effects-again is not needed.
 
-    DSN is the database of the consumer's inbox, for a role that may delete from its tables; the consumer's own may not.
-    The consumer's group must have no members.
+    DSN is the database of the consumer's inbox, with a role that can delete from its tables; the consumer's own role
+    cannot. The consumer's group must have no members.
 
     \b
     Examples:
@@ -155,7 +163,7 @@ def reset(
       cdc-outbox reset connectors/orders.yaml --consumer shipping --offsets-only
     """
     if [everything, offsets_only, of_aggregate is not None].count(True) != 1:
-        raise click.UsageError("say what to forget: one of --aggregate TYPE/ID, --all and --offsets-only")
+        raise click.UsageError("give exactly one of --aggregate TYPE/ID, --all and --offsets-only")
     _refuse_contradiction(offsets_only=offsets_only, run_effects_again=run_effects_again, dry_run=dry_run)
     pipeline = read_spec(spec)
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer)
@@ -170,23 +178,23 @@ def reset(
     _tell(forgotten, consumer, was_done=run_effects_again, prints_json=prints_json)
     if run_effects_again:
         reads = "the consumer reads its topics again when it starts"
-        say(reads if everything else "`cdc-outbox replay` gives it them again", err=True)
+        say(reads if everything else "`cdc-outbox replay` delivers them again", err=True)
     elif not dry_run:
         say(_NOTHING_FORGOTTEN, err=True)
     return ExitCode.DONE if run_effects_again or dry_run else ExitCode.USAGE
 
 
 _NOTHING_FORGOTTEN = (
-    "nothing was forgotten: the effects of these events would happen twice when they come again, unless you "
-    "have undone them; --run-effects-again does it"
+    "nothing was deleted: the effects of these events would happen twice when they come again, unless you have "
+    "undone them; add --run-effects-again to delete the record"
 )
 
 
 def _refuse_contradiction(*, offsets_only: bool, run_effects_again: bool, dry_run: bool) -> None:
     if offsets_only and run_effects_again:
-        raise click.UsageError("--offsets-only runs no effect again: leave --run-effects-again out")
+        raise click.UsageError("--offsets-only runs no effect again: remove --run-effects-again")
     if dry_run and run_effects_again:
-        raise click.UsageError("--dry-run forgets nothing, and --run-effects-again does: one of them")
+        raise click.UsageError("--dry-run and --run-effects-again cannot be combined")
 
 
 def _forget_offsets(resetting: Reset, consumer: str, *, dry_run: bool, prints_json: bool) -> None:
@@ -194,20 +202,20 @@ def _forget_offsets(resetting: Reset, consumer: str, *, dry_run: bool, prints_js
     if not dry_run:
         record_action(acting(), "reset", consumer, offsets=partitions)
     what = f"the offsets of {counted(partitions, 'partition')}"
-    say(f"{'would be forgotten' if dry_run else 'forgotten'}: {what}", err=prints_json)
+    say(f"{'would be deleted' if dry_run else 'deleted'}: {what}", err=prints_json)
     if prints_json:
         say(document("Reset", {"consumer": consumer, "isDryRun": dry_run, "offsets": partitions}))
 
 
 def _tell(forgotten: Forgotten, consumer: str, *, was_done: bool, prints_json: bool) -> None:
     say(
-        f"{'forgotten' if was_done else 'would be forgotten'}: {counted(forgotten.claims, 'claim')}, "
+        f"{'deleted' if was_done else 'would be deleted'}: {counted(forgotten.claims, 'claim')}, "
         f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "
         f"{counted(forgotten.holes, 'hole')}",
         err=prints_json,
     )
     if forgotten.kept:
         kept = counted(forgotten.kept, "watermark")
-        say(f"kept where the topic begins, for what came before is gone from it: {kept}", err=prints_json)
+        say(f"kept at the beginning of the topic, because earlier events are no longer in it: {kept}", err=prints_json)
     if prints_json:
         say(document("Reset", {"consumer": consumer, "isDryRun": not was_done, **asdict(forgotten)}))

@@ -46,18 +46,18 @@ def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str
     return dict(text.split("=", 1) for text in given)
 
 
-@click.command(short_help="Show what a row becomes on its way to Kafka.")
+@click.command()
 @click.argument(
     "config",
     type=click.Path(path_type=Path),
     metavar="SPEC|CONFIG",
-    help="The file that describes a pipeline, or a connector's configuration.",
+    help="The spec of a pipeline, or a connector configuration.",
 )
-@click.option("--row", "rows", metavar="JSON", multiple=True, help="A row as a JSON object; may be given again.")
-@click.option("--from-table", is_flag=True, help="Take rows from the table, newest first.")
+@click.option("--row", "rows", metavar="JSON", multiple=True, help="A row as a JSON object; repeatable.")
+@click.option("--from-table", is_flag=True, help="Read rows from the table, newest first.")
 @dsns_option(required=False, note="; for --from-table")
-@click.option("--table", metavar="SCHEMA.NAME", help="The table, where CONFIG does not say.")
-@click.option("--id", "event_id", help="With --from-table: the row with this id alone.")
+@click.option("--table", metavar="SCHEMA.NAME", help="The table, if CONFIG does not name it.")
+@click.option("--id", "event_id", help="With --from-table: only the row with this id.")
 @limit_option(10)
 @click.option(
     "--column-type",
@@ -80,11 +80,17 @@ def _pairs(_context: click.Context, option: click.Parameter, given: Sequence[str
     type=click.Choice(["python", "real"]),
     default="python",
     show_default=True,
-    help="Our EventRouter, or Debezium's own in a JVM.",
+    help="The EventRouter: the one of this package, or Debezium's own in a JVM.",
 )
 @debezium_option
-@click.option("--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="What happened to the rows.")
-@click.option("--partitions", type=click.IntRange(min=1), help="Of the topic; by default what CONFIG creates.")
+@click.option(
+    "--operation", type=click.Choice(list(_OPERATIONS)), default="insert", help="The operation that changed the rows."
+)
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    help="Number of partitions of the topic. Default: those that CONFIG creates.",
+)
 @json_option()
 def simulate(
     config: Path,
@@ -103,10 +109,11 @@ def simulate(
     partitions: int | None,
     prints_json: bool,
 ) -> int:
-    """Show what rows become: topic, partition, key, headers, value and timestamp, or the error that would be thrown.
+    """Show the Kafka messages that rows become.
 
-    CONFIG is the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1
-    if a row would fail the connector's task.
+    For each row: topic, partition, key, headers, value and timestamp, or the error that the EventRouter would throw.
+    CONFIG is the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1 if a row
+    would fail the connector's task.
 
     \b
     Examples:
@@ -117,7 +124,7 @@ def simulate(
     if from_table == bool(rows):
         raise click.UsageError("Give either --row or --from-table.")
     if engine == "real" and debezium is not None and debezium.count(".") < _DOTS:
-        raise click.UsageError(f"--engine real takes a release in full, such as 3.6.1.Final, not {debezium}")
+        raise click.UsageError(f"--engine real needs a full release such as 3.6.1.Final, not {debezium}")
     given = read_config(config, settings)
     simulation = Simulation(
         config=given.options,
@@ -175,7 +182,7 @@ def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[s
     named = {column.name for column in columns}.union(*map(column_names, rows))
     for column in types.keys() - named:
         raise ConfigError(
-            f"--column-type {column}: neither the row nor the spec has such a column",
+            f"--column-type {column}: neither the row nor the spec has this column",
             field="--column-type",
             hint=did_you_mean(column, sorted(named)),
         )
@@ -195,7 +202,7 @@ def _note_refused(number: int, named: Iterable[str], row: Row, table: OutboxTabl
     needed = (columns.id, columns.aggregate_type, columns.aggregate_id, columns.type)
     missing = [name for name in needed if row[name].value is None]
     if missing:
-        say(f"{'note':<10} row {number}: the table takes no row without {', '.join(missing)}", err=True)
+        say(f"{'note':<10} row {number}: the table requires {', '.join(missing)}", err=True)
 
 
 def _cache() -> Path:
@@ -247,7 +254,7 @@ def _text(shown: Mapping[str, Any]) -> str:
         error = shown["error"]
         thrown = f"{error['exception']} in {error['stage']}: " if "exception" in error else ""
         lines.append(("error", thrown + error["message"]))
-    return "\n".join(f"{name:<10} {value}" for name, value in lines or [("nothing", "the row becomes no message")])
+    return "\n".join(f"{name:<10} {value}" for name, value in lines or [("nothing", "the row produces no message")])
 
 
 def _line(value: str | dict[str, str] | None) -> str:

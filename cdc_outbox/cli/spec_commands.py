@@ -28,8 +28,8 @@ class _Kind(click.Choice[str]):
         return f"{super().get_invalid_choice_message(value, ctx)} {offer}".rstrip()
 
 
-@click.command("new", short_help="Write a commented spec to begin with.")
-@click.argument("name", metavar="NAME", help="The pipeline's name, which its connector has too.")
+@click.command("new")
+@click.argument("name", metavar="NAME", help="The name of the pipeline and of its connector.")
 @click.option(
     "--database",
     "kind",
@@ -38,10 +38,12 @@ class _Kind(click.Choice[str]):
     show_default=True,
     help="The kind of the outbox's database.",
 )
-@aggregate_type_option("By default gapless. Without it there is one type, called NAME.")
+@aggregate_type_option("Default MODE: gapless. Default TYPE: NAME.")
 @new_file_option
 def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new_file: Path | None) -> None:
-    """Write the spec of the pipeline NAME, with a comment for every key, to standard output or a file.
+    """Create a commented spec.
+
+    The spec of the pipeline NAME is written to standard output or a file, with a comment for every key.
 
     \b
     Examples:
@@ -68,7 +70,7 @@ def _settings(_context: click.Context, _option: click.Parameter, values: tuple[s
     for value in values:
         name, equals, text = value.partition("=")
         if not name or not equals or not text or name in found:
-            raise click.BadParameter("is NAME=VALUE, each NAME once")
+            raise click.BadParameter("must be NAME=VALUE, each NAME once")
         found[name] = text
     return found
 
@@ -78,14 +80,14 @@ _KNOWN = "; ".join(
 )
 
 
-@click.command("render", short_help="Print the configuration that a spec becomes.")
+@click.command("render")
 @spec_argument
 @click.option(
     "--target",
     metavar="|".join(TARGETS),
     default="kafka-connect",
     show_default=True,
-    help="Where the configuration goes.",
+    help="The system that gets the configuration.",
 )
 @click.option(
     "--target-option",
@@ -93,13 +95,14 @@ _KNOWN = "; ".join(
     multiple=True,
     callback=_settings,
     metavar="NAME=VALUE",
-    help=f"What the target must know beside. {_KNOWN}.",
+    help=f"Settings of the target. {_KNOWN}.",
 )
 def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> None:
-    """Print the connector's configuration as Connect gets it, references unresolved; or as another target takes it.
+    """Print the connector configuration of a spec.
 
-    For strimzi these are the resources KafkaConnector and KafkaTopic and a Secret to be filled in. What a target cannot
-    express is refused with the reason.
+    The configuration is the one that Connect gets, with references unresolved, or the form that another target needs.
+    For strimzi: KafkaConnector and KafkaTopic resources, and a Secret to fill in. If a target cannot express something,
+    the command fails with the reason.
 
     \b
     Examples:
@@ -110,13 +113,13 @@ def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> No
     say(deploy_target.render(pipeline_of(read_spec(spec)), settings).rstrip("\n"), script=True)
 
 
-@click.command("spec-schema", short_help="Print the JSON Schema of specs, for editors.")
+@click.command("spec-schema")
 @click.option("--page", "as_page", is_flag=True, help="Print every key with type, default and reason, as Markdown.")
 def print_schema(*, as_page: bool) -> None:
-    """Print the JSON Schema (2020-12) that specs are checked by.
+    """Print the JSON Schema (2020-12) of specs, for editors.
 
-    Editors with yaml-language-server complete keys and values by it where a spec names it:
-    `# yaml-language-server: $schema=spec.schema.json`.
+    Editors with yaml-language-server complete keys and values if the spec names the schema: `# yaml-language-server:
+    $schema=spec.schema.json`.
 
     \b
     Example:
@@ -128,9 +131,9 @@ def print_schema(*, as_page: bool) -> None:
         say(safe_json(spec_schema(), indent=2))
 
 
-@click.group(cls=Group, short_help="Export what consumers must know of a pipeline.")
+@click.group(cls=Group)
 def contract() -> None:
-    """Export what consumers must know of a pipeline.
+    """Export the contract of a pipeline for consumers.
 
     \b
     Example:
@@ -138,14 +141,14 @@ def contract() -> None:
     """
 
 
-@contract.command("export", short_help="Print the contract of a pipeline as JSON.")
+@contract.command("export")
 @spec_argument
 @new_file_option
 def export_contract(spec: Path, *, new_file: Path | None) -> None:
-    """Print the contract of a pipeline as JSON: topics, aggregate types, sequence modes, headers and format.
+    """Print the contract of a pipeline as JSON.
 
-    A consuming service reads the file with `load_contract("orders.contract.json")`; it needs neither the spec nor
-    what the spec says of the database.
+    The contract has topics, aggregate types, sequence modes, headers and format. A consuming service reads the file
+    with `load_contract("orders.contract.json")`; it needs no spec, and no information about the database.
 
     \b
     Example:

@@ -28,7 +28,7 @@ def read_specs(paths: Sequence[Path]) -> dict[Path, Spec]:
     _refuse_twins(found)
     findings = errors_in(tuple(compare([rendered_config(spec) for spec in found.values()])))
     if findings:
-        raise ConfigError("the specs do not go together", findings=findings, hint="Correct one of them.")
+        raise ConfigError("the specs contradict each other", findings=findings, hint="Correct one of them.")
     return found
 
 
@@ -36,7 +36,7 @@ def _refuse_twins(found: dict[Path, Spec]) -> None:
     files: dict[str, Path] = {}
     for path, spec in found.items():
         if spec.name in files:
-            raise ConfigError(f"{files[spec.name]} and {path} are both the pipeline {spec.name}", field="name")
+            raise ConfigError(f"{files[spec.name]} and {path} both define the pipeline {spec.name}", field="name")
         files[spec.name] = path
 
 
@@ -95,7 +95,7 @@ def _table(name: str) -> TableName:
 def _only_config(path: Path) -> Config:
     found, findings = find_in_text(read_text_file(path), name=str(path))
     if findings:
-        raise ConfigError(f"{path} is no connector's configuration", findings=tuple(findings))
+        raise ConfigError(f"{path} is not a connector configuration", findings=tuple(findings))
     if len(found) > 1:
         raise ConfigError(f"{path} holds {len(found)} connectors", hint="Give a file with one of them.")
     return found[0]

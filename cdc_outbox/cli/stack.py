@@ -51,15 +51,15 @@ _part_argument = click.argument(
     metavar="[PART]",
     default="connect-1",
     shell_complete=_known_parts,
-    help="What `stack status` shows, such as postgres or kafka; by default connect-1.",
+    help="A part that `stack status` shows, such as postgres or kafka. Default: connect-1.",
 )
-name_option = click.option("--name", default="default", show_default=True, help="Which stack.")
+name_option = click.option("--name", default="default", show_default=True, help="The name of the stack.")
 
 
 def _variables(_context: click.Context, _option: click.Parameter, names: tuple[str, ...]) -> dict[str, str]:
     missing = [name for name in names if name not in os.environ]
     if missing:
-        raise click.BadParameter(f"{', '.join(missing)}: there is no such variable")
+        raise click.BadParameter(f"{', '.join(missing)}: not set in the environment")
     return {name: os.environ[name] for name in names}
 
 
@@ -69,13 +69,15 @@ _env_option = click.option(
     metavar="NAME",
     multiple=True,
     callback=_variables,
-    help="Let connectors refer to this variable of yours as ${env:NAME}; may be given again.",
+    help="Make this environment variable available to connectors as ${env:NAME}; repeatable.",
 )
 
 
-@click.group(cls=Group, short_help="Run PostgreSQL, Kafka and Connect on this machine.")
+@click.group(cls=Group)
 def stack() -> None:
-    """Run PostgreSQL, a Kafka broker and Kafka Connect with Debezium as plain processes, without a container engine.
+    """Run PostgreSQL, Kafka and Connect on this machine.
+
+    They are plain processes; no container engine is needed. Connect has Debezium's plugins.
 
     \b
     Example:
@@ -87,19 +89,19 @@ def stack() -> None:
 
 @stack.command()
 @name_option
-@click.option("--detach", "-d", is_flag=True, help="Return when it is ready and leave it running.")
-@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Connect workers.")
-@click.option("--kafka/--no-kafka", default=True, show_default=True, help="With a broker, or PostgreSQL alone.")
+@click.option("--detach", "-d", is_flag=True, help="Return when the stack is ready, and leave it running.")
+@click.option("--workers", type=click.IntRange(min=0), default=1, show_default=True, help="Number of Connect workers.")
+@click.option("--kafka/--no-kafka", default=True, show_default=True, help="Start a broker too, or PostgreSQL alone.")
 @click.option(
     "--create-database",
     "databases",
     metavar="NAME",
     multiple=True,
-    help="Create this empty database, shown as NAME_DSN and NAME_URL; may be repeated. CDC_OUTBOX_DSN is the first.",
+    help="Create this empty database, shown as NAME_DSN and NAME_URL; repeatable. CDC_OUTBOX_DSN is the first.",
 )
 @_env_option
-@click.option("--mariadb", is_flag=True, help="With a MariaDB server too, and Debezium's connector for it.")
-@click.option("--system-postgres", is_flag=True, help="Take the PostgreSQL that is installed, not the embedded one.")
+@click.option("--mariadb", is_flag=True, help="Add a MariaDB server, and Debezium's connector for it.")
+@click.option("--system-postgres", is_flag=True, help="Use the installed PostgreSQL, not the embedded one.")
 @json_option()
 def up(
     *,
@@ -113,12 +115,12 @@ def up(
     system_postgres: bool,
     prints_json: bool,
 ) -> None:
-    """Start a stack on free ports, in a folder of its own, and hold it until Ctrl-C.
+    """Start a stack and run it until Ctrl-C.
 
-    Connectors may refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with --mariadb to MARIADB_HOST and
-    MARIADB_PORT, and to the variables of --env. A MariaDB server has the databases of --create-database too, and
-    MARIADB_DSN is the first. What a crashed stack left behind is cleared away first. Kafka has no login: start no stack
-    on a machine that you share with people whom you do not trust.
+    It uses free ports and its own folder. Connectors can refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with
+    --mariadb to MARIADB_HOST and MARIADB_PORT, and to the variables of --env. A MariaDB server also has the databases
+    of --create-database; MARIADB_DSN is the first. Remains of a crashed stack are removed first. Kafka has no login: do
+    not start a stack on a machine that you share with users whom you do not trust.
 
     \b
     Example:
@@ -170,7 +172,9 @@ def _hold(config: StackConfig, *, prints_json: bool) -> None:
 @name_option
 @json_option()
 def status(*, name: str, prints_json: bool) -> None:
-    """Show the state and the process id of each part of a stack; exit 1 if not all of them run.
+    """Show the state and process id of each part of a stack.
+
+    Exits with 1 if a part does not run.
 
     \b
     Examples:
@@ -184,14 +188,14 @@ def status(*, name: str, prints_json: bool) -> None:
     for part in () if prints_json else parts:
         say(f"{part['name']:<12} {part['state']:<12} {part['pid'] or ''}".rstrip())
     if {part["state"] for part in parts} != {"running"}:
-        raise StackError(f"not every part of {name} runs", hint=f"Try `cdc-outbox stack logs --name {name} PART`.")
+        raise StackError(f"some parts of {name} do not run", hint=f"Try `cdc-outbox stack logs --name {name} PART`.")
 
 
 @stack.command()
 @name_option
 @json_option()
 def env(*, name: str, prints_json: bool) -> None:
-    """Print the variables by which the other commands find a stack, for eval.
+    """Print a stack's variables for other commands, for eval.
 
     \b
     Example:
@@ -209,9 +213,9 @@ def env(*, name: str, prints_json: bool) -> None:
 @stack.command()
 @_part_argument
 @name_option
-@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="How many, from the end.")
+@click.option("--lines", type=click.IntRange(min=1), default=50, show_default=True, help="Lines from the end.")
 def logs(part: str, *, name: str, lines: int) -> None:
-    """Print the end of a part's log: postgres, kafka, connect-1 ….
+    """Print the end of a part's log.
 
     \b
     Example:
@@ -227,7 +231,7 @@ def logs(part: str, *, name: str, lines: int) -> None:
 @_env_option
 @json_option()
 def restart(part: str, *, name: str, variables: dict[str, str], prints_json: bool) -> None:
-    """Start a part again, on the same ports and files, whether it runs or has died: postgres, kafka, connect-1 ….
+    """Restart a running or crashed part on its ports and files.
 
     \b
     Examples:
@@ -235,7 +239,7 @@ def restart(part: str, *, name: str, variables: dict[str, str], prints_json: boo
       ORDERS_CONNECTOR_PASSWORD=secret cdc-outbox stack restart connect-1 --env ORDERS_CONNECTOR_PASSWORD
     """
     if variables and not part.startswith("connect-"):
-        raise click.UsageError(f"--env is for Connect workers, and {part} is none")
+        raise click.UsageError(f"--env is for Connect workers; {part} is not one")
     folder = _find(name)
     folder.ask_restart(part, variables)
     deadline = time.monotonic() + _RESTART_SECONDS
@@ -243,15 +247,13 @@ def restart(part: str, *, name: str, variables: dict[str, str], prints_json: boo
         if not folder.is_held or time.monotonic() >= deadline:
             folder.answer_restart(part)
             raise StackError(
-                f"the process that holds the stack {name} did not start {part} again",
-                hint="Only a stack of `cdc-outbox stack up` can be told so, and not one of a program's own.",
+                f"the process that runs the stack {name} did not restart {part}",
+                hint="Only a stack of `cdc-outbox stack up` can restart parts, not one that a program started itself.",
             )
         time.sleep(_LOOK_SECONDS)
     state = folder.find_states().get(part, "not running")
     if state != "running":
-        raise StackError(
-            f"{part} did not start again: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`."
-        )
+        raise StackError(f"{part} did not restart: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`.")
     say(f"{part}: {state}", err=True)
     if prints_json:
         say(_document(name, _parts_in(folder)))
@@ -261,7 +263,7 @@ def restart(part: str, *, name: str, variables: dict[str, str], prints_json: boo
 @name_option
 @json_option()
 def down(*, name: str, prints_json: bool) -> None:
-    """End a stack: its processes, its ports and its folder.
+    """Stop a stack and delete its folder.
 
     \b
     Example:
@@ -274,7 +276,7 @@ def down(*, name: str, prints_json: bool) -> None:
         folder.clear_left_over()
         say(f"{name}: down", err=True)
     elif folder.clear_left_over():
-        say(f"{name}: what a crash had left is cleared away", err=True)
+        say(f"{name}: removed the remains of a crashed stack", err=True)
     else:
         say(f"{name}: was not running", err=True)
         if folder.others:
@@ -313,7 +315,7 @@ def _exports(environment: dict[str, str]) -> str:
     """
     for name in environment:
         if not re.fullmatch(r"[A-Z_][A-Z0-9_]*", name):
-            raise StackError(f"{name!r} is not a name for a variable")
+            raise StackError(f"{name!r} is not a valid variable name")
     return "\n".join(f"export {key}={shlex.quote(value)}" for key, value in environment.items())
 
 

@@ -44,9 +44,9 @@ _RATE = "EVENTS/S"
 _LOG = logging.getLogger(__name__)
 
 
-@click.command(short_help="Show the state of connectors, tasks and slots.")
+@click.command()
 @optional_connectors_argument
-@dsns_option(required=False, note="; without it nothing is said of slots")
+@dsns_option(required=False, note="; without it, slots are not shown")
 @connect_url_option(required=True)
 @broker_options(required=False)
 @click.option(
@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
     "rate_seconds",
     type=Duration("100ms"),
     metavar="DURATION",
-    help="Look at the ends of the topics twice, so far apart, and show how many messages came; takes the brokers.",
+    help="Read the ends of the topics twice, this far apart, and show how many messages arrived; needs the brokers.",
 )
 @json_option()
 def status(
@@ -67,16 +67,18 @@ def status(
     rate_seconds: float | None,
     prints_json: bool,
 ) -> ExitCode:
-    """Show connectors, all of them if none is named, in one table; a failure with its reason and a remedy below it.
+    """Show the state of connectors, tasks and slots.
 
-    NOT CONFIRMED is how much of the log the connector has not confirmed yet, WAL KEPT how much the slot keeps on the
-    database's disk. BEHIND is how long the connector took to confirm what it confirmed last (- while it rests), or how
-    long its slot has not been read.
+    Without arguments, all connectors are shown. Below the table, each failure is shown with its cause and a remedy.
 
-    With the database slot and offset are compared, and with the brokers the heartbeats are read: what they show stands
-    below, and whether the connector of a SPEC reads another outbox than that says.
+    NOT CONFIRMED is the part of the log that the connector has not confirmed. WAL KEPT is the amount of WAL that the
+    slot keeps on the database's disk. BEHIND is the delay of the connector's last confirmation (- while it is idle), or
+    the time since its slot was last read.
 
-    Exit codes: 0 all of them run with all their tasks, 1 one does not or there are findings, 75 try again later.
+    With --dsn, slot and offset are compared. With brokers, the heartbeats are read. The findings are shown below the
+    table, as is a connector whose outbox is not that of its SPEC.
+
+    Exit codes: 0 all of them run with all their tasks, 1 one does not run or there are findings, 75 try again later.
 
     \b
     Examples:
@@ -125,7 +127,7 @@ def _probed(
     probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
     probed.refuse(CONNECT, *([BROKERS] if has_rates else []))
     for error in probed.silent.values():
-        say(visible(f"{error}; its part of the report is missing"), err=True)
+        say(visible(f"{error}; this part of the report is missing"), err=True)
     return probed
 
 
@@ -136,7 +138,7 @@ def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[s
     dsns = {name: dsn for name in names if (dsn := databases.find(name))}
     silent = probe(dsns=dsns).silent
     for name, error in silent.items():
-        say(visible(f"{name}: {error}; its part of the report is missing"), err=True)
+        say(visible(f"{name}: {error}; this part of the report is missing"), err=True)
     return {name: None if name in silent else databases for name in names}
 
 
@@ -150,7 +152,7 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     cause, owes = diagnosis_of(trace), owes_rows(config)
     sentence, remedy = ("", "") if cause is None else (cause.sentence, cause.remedy)
     if owes and not trace:
-        sentence, remedy = f"It owes rows: {OWED}.", PAY
+        sentence, remedy = f"It has not published all rows: {OWED}.", PAY
     slot = _find_slot(name, config, databases)
     return {
         "name": name,
@@ -203,7 +205,7 @@ def _found(
         try:
             found += finding()
         except CdcOutboxError as error:  # the rest is worth telling all the same
-            say(f"{name}: nothing is known of its {what}: {error}", err=True)
+            say(f"{name}: cannot read its {what}: {error}", err=True)
     return [{"code": each.code, "message": each.message, "remedy": each.remedy} for each in found]
 
 
@@ -231,7 +233,7 @@ def _topics(name: str, client: ConnectClient) -> list[str]:
     try:
         return [topic for topic in client.find_topics(name) if not topic.startswith(HEARTBEATS)]
     except ConnectError as error:
-        say(f"{name}: nothing is known of its topics: {error}", err=True)
+        say(f"{name}: cannot read its topics: {error}", err=True)
         return []
 
 
@@ -243,7 +245,7 @@ def _find_slot(name: str, config: dict[str, str], databases: Databases | None) -
         with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
             return read_slots(connection, driver).find(slot_of(config))
     except CdcOutboxError as error:  # the rest is worth telling all the same, and then above all
-        say(f"{name}: nothing is known of its slot: {error}", err=True)
+        say(f"{name}: cannot read its slot: {error}", err=True)
         return None
 
 

@@ -39,12 +39,12 @@ from cdc_outbox.writer.outbox_schema import (
 from cdc_outbox.writer.partitions import create_partitions
 
 PARTIES = {
-    "writer": "the service. It adds events and numbers them, and neither changes nor deletes one.",
-    "consumer": "the consuming service. It claims events and moves watermarks, and forgets neither.",
-    "connector": "Debezium. It reads the log, and the rows only if they are to be published again.",
-    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.",
-    "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what "
-    "holds it back, and --archive needs `insert` on that table.",
+    "writer": "the service. It adds and numbers events; it neither changes nor deletes them.",
+    "consumer": "the consuming service. It claims events and moves watermarks; it deletes neither.",
+    "connector": "Debezium. It reads the log, and reads the rows only to publish them again.",
+    "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.",
+    "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can "
+    "see more of what blocks pruning; --archive needs `insert` on that table.",
 }
 """Who has a role, and what for, in the order in which they are made: the pruner may be a member of the migrator."""
 
@@ -158,21 +158,21 @@ def wanted_of(
     wanted = Wanted(spec=spec, inbox=table, roles={kind: name for kind, name in roles.items() if name})
     if (grants or wanted.roles) and wanted.dialect.features.password_note is None:
         raise ConfigError(
-            f"{wanted.dialect.features.title} has no roles: who may write the file may do everything",
+            f"{wanted.dialect.features.title} has no roles: write access to the file gives all privileges",
             field="--grants",
-            hint="Give the file to the service's user alone.",
+            hint="Give only the service's user access to the file.",
         )
     for kind in wanted.roles:
         if wanted.role(kind, named=True) is None:
-            raise ConfigError(f"there is nothing here for a {kind} to do", field=f"--{kind}-role", hint=_TAKES[kind])
+            raise ConfigError(f"a {kind} has no tables here", field=f"--{kind}-role", hint=_TAKES[kind])
     return wanted
 
 
 _TAKES = {
-    "writer": "Its tables are those of SPEC.",
-    "connector": "Its table is that of SPEC.",
-    "consumer": "Its tables are those of --inbox.",
-    "pruner": "An outbox on PostgreSQL whose rows stay has one.",
+    "writer": "A writer's tables are those of SPEC.",
+    "connector": "A connector's table is that of SPEC.",
+    "consumer": "A consumer's tables are those of --inbox.",
+    "pruner": "A pruner needs an outbox on PostgreSQL that keeps its rows.",
 }
 """What there is to do for whom; a migrator always has something."""
 
@@ -208,25 +208,27 @@ def refuse_other_database(spec: Spec, connection: AnyConnection, driver: Transac
     found, wanted = Catalog(connection, driver).find_database(), spec.database.name
     if found is not None and found != wanted and not wanted.startswith("${"):
         raise ConfigError(
-            f"the DSN leads to the database {found!r}, and the spec speaks of {wanted!r}",
+            f"the DSN leads to the database {found!r}, but the spec names {wanted!r}",
             field="--dsn",
-            hint="Correct one of them; a name that differs from place to place is a reference such as ${env:NAME}.",
+            hint="Correct one of them; if the name differs between environments, use a reference such as ${env:NAME}.",
         )
 
 
-@click.command(short_help="Create the outbox's next partitions.")
+@click.command()
 @spec_argument
 @dsns_option(required=True)
 @click.option(
-    "--ahead", type=click.IntRange(0, 1000), help="Partitions beside the present one.  [default: 7 days or 2 months]"
+    "--ahead",
+    type=click.IntRange(0, 1000),
+    help="Number of partitions after the current one.  [default: 7 days or 2 months]",
 )
 @json_option()
 def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_json: bool) -> int:
-    """Create the partitions of an outbox for the present day or month and those after it.
+    """Create the next partitions of an outbox.
 
-    Run it more often than the partitions last; running it again changes nothing. Without it nothing fails: an event
-    that has no partition goes into the default one. Where that has happened, a partition of that time can no longer
-    be made; it is named, and the exit code is 1.
+    The partitions are those of the current day or month and the following ones. Run it more often than the partitions
+    last; running it again changes nothing. A missing partition causes no failure: the default partition takes the
+    event. After that, the missing partition cannot be created; it is named, and the exit code is 1.
 
     \b
     Example:
@@ -268,8 +270,8 @@ def make_partitions(
             say(created[-1], err=err)
     if missed:
         say(
-            "Nothing is lost: what has no partition lies in the default one, and is published from there. It only"
-            " cannot be dropped with a partition.",
+            "No event is lost: an event without its own partition is in the default partition, and is published from "
+            "there. It cannot be dropped together with a partition.",
             err=True,
         )
     elif not created:

@@ -54,7 +54,11 @@ class Time(click.ParamType[datetime]):
                 return datetime.now(UTC) - timedelta(seconds=ago)
             read = datetime.fromisoformat(value)
         except (ValueError, OverflowError):
-            self.fail(f"{value!r} is no time such as 2026-03-01T14:30:00Z, or 1h for an hour ago.", param, ctx)
+            self.fail(
+                f"{value!r} is not a time such as 2026-03-01T14:30:00Z, nor a duration such as 1h for an hour ago.",
+                param,
+                ctx,
+            )
         return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
 
 

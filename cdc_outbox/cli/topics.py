@@ -29,9 +29,11 @@ _STATES = {None: "missing", True: "created", False: "created meanwhile"}
 """What became of a topic that was missing, by whether this process made it."""
 
 
-@click.group(cls=Group, short_help="Create the topics of pipelines.")
+@click.group(cls=Group)
 def topics() -> None:
-    """Create the topics that pipelines write to, where the brokers or Connect must not.
+    """Create the topics of pipelines.
+
+    Needed where neither the brokers nor Connect may create topics.
 
     \b
     Example:
@@ -67,7 +69,7 @@ class _Outcome:
         return {"name": name, "partitions": partitions, "state": self.state, "differences": found}
 
 
-@topics.command(short_help="Create the topics that are missing.")
+@topics.command()
 @specs_argument
 @broker_options()
 @dry_run_option
@@ -75,14 +77,15 @@ class _Outcome:
 def create(
     paths: tuple[Path, ...], *, bootstrap_servers: str, kafka_settings: Path | None, dry_run: bool, prints_json: bool
 ) -> ExitCode:
-    """Create the topics of SPECs that do not exist, with the partitions, replicas and retention of the spec.
+    """Create the topics that are missing.
 
-    They are those of the events, of the heartbeats and, where the database needs one, of the schema's history. A topic
-    that exists is never changed: what differs is said. More partitions than a topic has are refused, for they break the
-    order of an aggregate's events unless the pipeline is drained first.
+    They get the partitions, replicas and retention of the spec. The topics are those of events, of heartbeats and, if
+    the database needs one, of the schema history. An existing topic is never changed: differences are reported. If the
+    spec has more partitions than an existing topic, the command refuses: additional partitions break the order of an
+    aggregate's events unless the pipeline is drained first.
 
-    Exit codes: 0 every topic is as its spec says, 1 the spec wants more partitions than a topic has, 2 a wrong spec, 3
-    something else differs, or with --dry-run a topic is missing, 75 try again later.
+    Exit codes: 0 every topic matches its spec, 1 the spec has more partitions than a topic, 2 an invalid spec, 3
+    another difference, or with --dry-run a missing topic, 75 try again later.
 
     \b
     Examples:
@@ -106,7 +109,7 @@ def create(
         made = f"{counted(created, 'topic')} {'to create' if dry_run else 'created'}"
         say(f"{made}, {counted(len(found) - refused, 'difference')}, {counted(refused, 'refusal')}", err=True)
     else:
-        say("every topic is there, as its spec says", err=True)
+        say("every topic exists and matches its spec", err=True)
     if refused:
         return ExitCode.FAILED
     return ExitCode.DIFFERENCES if found or (dry_run and created) else ExitCode.DONE

@@ -36,7 +36,7 @@ _COLUMNS = (
 )
 
 
-@click.command(short_help="Compare the outbox, its topics and a consumer.")
+@click.command()
 @spec_argument
 @dsns_option(required=True)
 @broker_options()
@@ -49,7 +49,7 @@ _COLUMNS = (
     metavar="DURATION",
     default="10s",
     show_default=True,
-    help="How long what is on its way may take to arrive before it counts.",
+    help="How long an event may be on its way before it counts as missing.",
 )
 @json_option()
 def verify(
@@ -64,17 +64,18 @@ def verify(
     settle: float,
     prints_json: bool,
 ) -> ExitCode:
-    """Compare what the outbox gave out, what its topics hold and what a consumer applied, and print the differences.
+    """Compare the outbox, its topics and a consumer.
 
-    Numbers are compared by source and aggregate: an event that is missing is seen, also if it is the last one. The ids
-    of the rows that the outbox keeps are compared with those in the topics. Nothing is written, no offset is committed,
-    and all of it may run meanwhile: what differs is looked at again for as long as --settle says. Topics are read from
-    their beginning, which takes about half a minute for each million messages, and half a kilobyte for each aggregate.
+    Sequence numbers are compared by source and aggregate, so that a missing event is found even if it is the last one.
+    The ids of the rows in the outbox are compared with those in the topics. Nothing is written, no offset is committed,
+    and the pipeline may run at the same time: differences are checked again until --settle has passed. Topics are read
+    from the beginning, which takes about half a minute for each million messages, and half a kilobyte of memory for
+    each aggregate.
 
-    DSN is the outbox's database as this machine reaches it, on the server that is written to, for a role that may
-    select from the outbox and the table of heads beside it.
+    DSN is the outbox's database as this machine reaches it, on the primary server. Its role must be able to select from
+    the outbox and from the head table beside it.
 
-    Exit code: 0 no difference, 3 differences, 75 something cannot be reached.
+    Exit codes: 0 no differences, 3 differences, 75 a system cannot be reached.
 
     \b
     Examples:
@@ -83,7 +84,7 @@ def verify(
     """
     pipeline = read_spec(spec)
     if consumer is None and is_named("inbox_database"):
-        raise click.UsageError("--inbox-dsn is of use with --consumer only")
+        raise click.UsageError("--inbox-dsn needs --consumer")
     settings = broker_settings(bootstrap_servers, kafka_settings, group=consumer or "cdc-outbox verify")
     dsn = databases.of(pipeline.name)
     inbox_location = None

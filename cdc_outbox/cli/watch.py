@@ -32,7 +32,7 @@ _DEFAULTS = RestartOptions()
 _HISTORY_SECONDS = 60.0
 
 
-@click.command(short_help="Restart what fails, and give up loudly.")
+@click.command()
 @optional_connectors_argument
 @connect_url_option(required=True)
 @dsns_option(required=False, note="; without it, slots and offsets are not compared")
@@ -43,7 +43,7 @@ _HISTORY_SECONDS = 60.0
     default=_DEFAULTS.max_restarts,
     show_default=True,
     metavar="N",
-    help="Restarts of one connector in a row.",
+    help="Maximum number of consecutive restarts of one connector.",
 )
 @click.option(
     "--first-pause",
@@ -51,7 +51,7 @@ _HISTORY_SECONDS = 60.0
     default=f"{_DEFAULTS.first_pause_seconds:g}s",
     show_default=True,
     metavar="DURATION",
-    help="How long a failure lasts before the first restart; before each further one twice as long, up to 5m.",
+    help="How long a failure must last before the first restart; each further pause is twice as long, up to 5m.",
 )
 @click.option(
     "--interval",
@@ -59,7 +59,7 @@ _HISTORY_SECONDS = 60.0
     default="5s",
     show_default=True,
     metavar="DURATION",
-    help="Between two looks.",
+    help="Time between two checks.",
 )
 @json_option("; one object a line")
 def watch(
@@ -74,20 +74,21 @@ def watch(
     interval: float,
     prints_json: bool,
 ) -> None:
-    """Look at connectors again and again, all of them if none is named, and restart what failed of them.
+    """Restart failed connectors, with a limit.
 
-    One line is printed for each change, restart and failure, an object of JSON with --output json. A connector that
-    runs for five minutes begins anew with its restarts. One that does not come up after N of them ends the watch, with
-    its trace, the reason and a remedy: run one watch for each where one must not end that of the others. A connector
-    that is paused or stopped is left so, and a Connect that does not answer is waited for.
+    Without arguments, all connectors are watched. Each change, restart and failure is printed as a line, or as a JSON
+    object with --output json. After five minutes without a failure, a connector's restart count begins again at 0. If a
+    connector fails after N restarts, the watch ends with its trace, the cause and a remedy; to keep connectors
+    independent, run one watch for each. Paused or stopped connectors are left alone. If Connect does not answer, the
+    watch waits.
 
-    At the beginning and once a minute slot and offset are compared, and with the brokers the heartbeats: what they show
-    is printed, and nothing is restarted for it.
+    At the start and once a minute, slot and offset are compared and, with brokers, the heartbeats. Findings are
+    printed; they cause no restart.
 
-    A pattern stands for the connectors that there are at the beginning.
+    A pattern selects the connectors that exist at the start.
 
-    Exit codes: 0 it was stopped (SIGTERM, Ctrl-C), 1 a connector was given up, 75 Connect does not answer at the
-    beginning.
+    Exit codes: 0 the watch was stopped (SIGTERM, Ctrl-C), 1 the watch gave up on a connector, 75 Connect does not
+    answer at the start.
 
     \b
     Examples:
@@ -175,7 +176,7 @@ class Watching:
                 policy.restarted(time.monotonic())
             case RestartAction.GIVE_UP:
                 times = f"{policy.restarts} restart{'s' * (policy.restarts != 1)}"
-                raise failure(f"{name} is given up after {times}: {describe(status)}", status)
+                raise failure(f"gave up on {name} after {times}: {describe(status)}", status)
 
     def _look_back(self, name: str, status: ConnectorStatus) -> None:
         """Look at the connector's history, once a minute."""
@@ -187,7 +188,7 @@ class Watching:
             found = self.looks.look(name, runs=condition_of(status) is Condition.UP)
             told = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
         except CdcOutboxError as error:
-            told = f"nothing is known of its history: {error}"
+            told = f"cannot read its history: {error}"
         if told or (name, "history") in self._said:
             self._say(name, "history", told or "its history has no gap")
 
