@@ -45,8 +45,8 @@
     │       └── SequenceConflictError
     └── StackError
 
-``retryable`` says whether doing the same again can help; loops retry nothing else. ``hint`` is one sentence for
-the operator. Errors carry data and keep their cause; they never carry payloads or secrets.
+``retryable`` is true if the same call may succeed later; loops retry nothing else. ``hint`` says what the operator can
+do. Errors carry data and keep their cause; they never carry payloads or secrets.
 """
 
 from typing import ClassVar
@@ -59,7 +59,7 @@ class CdcOutboxError(Exception):
 
     Args:
         message: What happened, in one sentence.
-        hint: What the operator can do, where the class's own hint is too general.
+        hint: What the operator can do. Default: the class's own hint.
     """
 
     retryable: ClassVar[bool] = False
@@ -77,8 +77,8 @@ class ConfigError(CdcOutboxError, ValueError):
     """A spec or a configuration is wrong.
 
     Args:
-        field: Where, for example ``outbox.table`` or ``Consumer.name``.
-        findings: Every defect found, where a whole document was checked.
+        field: The setting, for example ``outbox.table`` or ``Consumer.name``.
+        findings: Every defect found, if a whole document was checked.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ConfigError(CdcOutboxError, ValueError):
 class EventError(CdcOutboxError, ValueError):
     """An event cannot be written as it is; nothing was written."""
 
-    hint = "Correct the event and add it again; the transaction is as it was."
+    hint = "Correct the event and add it again; the transaction is unchanged."
 
 
 class OutboxError(CdcOutboxError):
@@ -112,19 +112,19 @@ class StaleSequenceError(OutboxError):
     written, so roll back.
     """
 
-    hint = "Read the aggregate again and decide anew, or skip what is written already."
+    hint = "Read the aggregate again and repeat the decision, or skip what is already written."
 
 
 class DuplicateEventError(OutboxError):
     """The outbox holds an event with this id already; PostgreSQL has aborted the transaction."""
 
-    hint = "If it is the same event, it is written already: roll back and skip it. If not, leave Event.id out."
+    hint = "If it is the same event, it is already written: roll back and skip it. If not, leave Event.id unset."
 
 
 class UnprovenDeliveryError(OutboxError):
     """Nothing proves which events were delivered, so none may be deleted."""
 
-    hint = "Name in the spec the slot that the connector reads; `cdc-outbox deploy-connector` creates it."
+    hint = "In the spec, name the slot that the connector reads; `cdc-outbox deploy-connector` creates it."
 
 
 class RoutingError(CdcOutboxError):
@@ -132,7 +132,7 @@ class RoutingError(CdcOutboxError):
 
     Args:
         exception: The Java exception's class, without its package.
-        stage: ``configure`` before the first row, ``transform`` in the router, ``convert`` behind it.
+        stage: ``configure`` before the first row, ``transform`` in the router, ``convert`` after it.
     """
 
     def __init__(self, message: str, *, exception: str, stage: str = "transform", hint: str | None = None) -> None:
@@ -142,16 +142,16 @@ class RoutingError(CdcOutboxError):
 
 
 class DecodeError(CdcOutboxError):
-    """What PostgreSQL's log output says cannot be read; nothing of it was used."""
+    """PostgreSQL's log output cannot be decoded; nothing of it was used."""
 
-    hint = "Does something between here and the server change what it sends, or is the server newer than this package?"
+    hint = "Check whether a proxy changes the server's messages, or whether the server is newer than this package."
 
 
 class DatabaseError(CdcOutboxError):
-    """The database refused.
+    """The database returned an error.
 
     Args:
-        sqlstate: PostgreSQL's five-character code, of other databases the one that fits; empty where there is none.
+        sqlstate: PostgreSQL's five-character code, or its equivalent for other databases; empty if there is none.
     """
 
     def __init__(self, message: str, *, sqlstate: str = "", hint: str | None = None) -> None:
@@ -167,7 +167,7 @@ class DatabaseUnavailableError(DatabaseError):
 
 
 class TransactionConflictError(DatabaseError):
-    """Transactions got in each other's way (40001, 40P01, 55P03); the whole transaction may be tried again."""
+    """Concurrent transactions conflicted (40001, 40P01, 55P03); the whole transaction may be tried again."""
 
     retryable = True
     hint = "Roll back and run the whole transaction again, or the command."
@@ -176,15 +176,15 @@ class TransactionConflictError(DatabaseError):
 class TransactionTimeoutError(DatabaseError):
     """PostgreSQL ended a transaction, and its connection, that idled or took too long (25P03, 25P04).
 
-    Not every driver says so; elsewhere it is a lost connection.
+    Not every driver reports it; the others report a lost connection.
     """
 
     retryable = True
-    hint = "Wait for other systems, such as HTTP services, outside of the transaction; or allow it more time."
+    hint = "Wait for other systems, such as HTTP services, outside the transaction; or raise the time limit."
 
 
 class DatabaseAccessError(DatabaseError):
-    """The role may not log in or may not do this."""
+    """The role may not log in, or lacks a privilege."""
 
     hint = "Check user and password, and that the role has the privileges it needs."
 
@@ -192,11 +192,14 @@ class DatabaseAccessError(DatabaseError):
 class TableNotFoundError(DatabaseError):
     """A table, column or schema that the statement names does not exist."""
 
-    hint = "Create the tables with `cdc-outbox init`, a consumer's with `init --inbox`, or correct the table's name."
+    hint = (
+        "Create the tables with `cdc-outbox init`, or those of a consumer with `init --inbox`; or "
+        "correct the table's name."
+    )
 
 
 class BrokerError(CdcOutboxError):
-    """Kafka refused."""
+    """Kafka returned an error."""
 
     hint = "Check the broker's log, and that the client's user has the privileges it needs."
 
@@ -209,11 +212,11 @@ class BrokerUnavailableError(BrokerError):
 
 
 class ConnectError(CdcOutboxError):
-    """Kafka Connect refused.
+    """Kafka Connect returned an error.
 
     Args:
-        status: The HTTP status, ``None`` where there was no answer.
-        url: What was asked, without credentials.
+        status: The HTTP status; ``None`` if there was no answer.
+        url: The requested URL, without credentials.
     """
 
     def __init__(self, message: str, *, status: int | None = None, url: str = "", hint: str | None = None) -> None:
@@ -237,7 +240,7 @@ class RebalanceError(ConnectError):
 
 
 class ConnectorNotFoundError(ConnectError):
-    """No connector of that name exists."""
+    """No connector has this name."""
 
     hint = "Correct the connector's name; `cdc-outbox status` lists the connectors of a cluster."
 
@@ -246,7 +249,7 @@ class ConnectorInvalidError(ConnectError):
     """A connector was refused before anything was changed.
 
     Args:
-        findings: What is wrong, one by one.
+        findings: Every defect found.
     """
 
     def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), hint: str | None = None) -> None:
@@ -255,13 +258,13 @@ class ConnectorInvalidError(ConnectError):
 
 
 class ConnectorFailedError(ConnectError):
-    """A connector or one of its tasks failed, or did not come up in time.
+    """A connector or one of its tasks failed, or did not start in time.
 
     Args:
-        trace: The failed task's stack trace as Connect reports it, empty where there is none.
+        trace: The failed task's stack trace as Connect reports it; empty if there is none.
     """
 
-    hint = "Run `cdc-outbox doctor SPEC`: it names the cause and the remedy."
+    hint = "Run `cdc-outbox doctor SPEC`, which shows the cause and the remedy."
 
     def __init__(self, message: str, *, trace: str = "", hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -269,11 +272,11 @@ class ConnectorFailedError(ConnectError):
 
 
 class DangerousChangeError(ConnectError):
-    """The running connector would be changed so that events get lost, repeated or disordered; nothing was changed."""
+    """The change to a running connector would lose, repeat or reorder events; nothing was changed."""
 
     hint = (
-        "If that is what you want, let the writers rest until consumers have read everything, and run again with "
-        "--replace. `cdc-outbox plan` shows every change with what it does."
+        "If the change is intended, stop the writers until consumers have read everything, then run again with "
+        "--replace. `cdc-outbox plan` shows every change with its impact."
     )
 
 
@@ -282,7 +285,7 @@ class UnpublishedEventsError(ConnectError):
 
 
 class InboxError(CdcOutboxError):
-    """What an operator decided about an inbox cannot be; nothing was changed."""
+    """An operator's action on an inbox is not possible; nothing was changed."""
 
 
 class ConsumerError(CdcOutboxError):
@@ -293,8 +296,8 @@ class MessageError(ConsumerError):
     """A message does not keep the wire contract: a missing id, a malformed header, a payload that is not JSON."""
 
     hint = (
-        "Compare the message's headers with the contract: HeaderNames says what they are called, and "
-        "WireContract(foreign=ForeignOutbox(…)) reads what another tool's outbox writes."
+        "Compare the message's headers with the contract: HeaderNames sets their names, and "
+        "WireContract(foreign=ForeignOutbox(…)) reads outboxes of other tools."
     )
 
 
@@ -303,22 +306,22 @@ class HandlerError(ConsumerError):
 
 
 class NoHandlerError(ConsumerError):
-    """The topics hold no event that the consumer has a handler for; none was used up."""
+    """No event in the topics has a handler in this consumer; none was consumed."""
 
     retryable = True
-    hint = "Correct the event type that the handler is registered for."
+    hint = "Correct the event type for which the handler is registered."
 
 
 class TransactionAbortedError(ConsumerError):
     """A handler swallowed an SQL error, so its transaction could only be rolled back."""
 
-    hint = "Let SQL errors leave the handler, or put the statement that may fail into a savepoint."
+    hint = "Let SQL errors leave the handler, or run a statement that may fail inside a savepoint."
 
 
 class TransactionEndedError(ConsumerError):
-    """A handler ended the transaction that it was given; the event's claim was taken back, so that it comes again."""
+    """A handler ended its transaction; the event's claim was removed, so that the event comes again."""
 
-    hint = "A handler must not end its transaction; what it committed by itself stays, and comes again with the event."
+    hint = "A handler must not end its transaction; its own commits stay, and are repeated with the event."
 
 
 class WatermarkMovedError(ConsumerError):
@@ -329,10 +332,10 @@ class WatermarkMovedError(ConsumerError):
 
 
 class PartitionLostError(ConsumerError):
-    """Another consumer was given the partition meanwhile; the transaction was rolled back.
+    """Another consumer got the partition meanwhile; the transaction was rolled back.
 
     Args:
-        partitions: Topic and partition of each that was lost.
+        partitions: The lost topic-partitions.
     """
 
     retryable = True
@@ -343,28 +346,28 @@ class PartitionLostError(ConsumerError):
 
 
 class TopicReplacedError(ConsumerError):
-    """A topic is not the one that the database has effects of: it was created anew, or is another cluster's."""
+    """A topic is not the one whose effects the database has: it was created again, or belongs to another cluster."""
 
     hint = (
-        "Check the brokers' address. If the change is meant, `cdc-outbox reset SPEC --consumer NAME --offsets-only` "
-        "has the consumer read the topic from its beginning; it skips what it has applied."
+        "Check the brokers' address. If the change is intended, run `cdc-outbox reset SPEC --consumer NAME "
+        "--offsets-only`: the consumer then reads the topic from its beginning and skips what it has applied."
     )
 
 
 class OffsetOutOfRangeError(ConsumerError):
-    """A topic does not hold the offset that the consumer's database goes on with."""
+    """A topic does not hold the offset from which the consumer continues."""
 
     hint = (
-        "Messages are lost. Publish them again, or accept that: `cdc-outbox reset SPEC --consumer NAME --offsets-only` "
-        "has the consumer read what the topic holds and skip what it has applied. `cdc-outbox verify` names what is "
-        "missing."
+        "Messages are lost. Publish them again; or accept the loss with `cdc-outbox reset SPEC --consumer NAME "
+        "--offsets-only`: the consumer then reads what the topic holds and skips what it has applied. `cdc-outbox "
+        "verify` names missing events."
     )
 
 
 class ParkFullError(ConsumerError):
-    """So many events are parked that no more may be; the partition waits."""
+    """The parking limit is reached; the partition is paused."""
 
-    hint = "See `cdc-outbox parked list`, fix the cause, and retry or skip what is there."
+    hint = "See `cdc-outbox parked list`, fix the cause, and retry or skip the events."
 
 
 class OrderingError(ConsumerError):
@@ -379,7 +382,7 @@ class SequenceGapError(OrderingError):
         actual: The sequence that came.
     """
 
-    hint = "An event is missing: look for it in the outbox table and in the topic before you go on."
+    hint = "An event is missing: look for it in the outbox table and in the topic before you continue."
 
     def __init__(self, message: str, *, expected: int, actual: int, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -390,10 +393,10 @@ class SequenceGapError(OrderingError):
 class SequenceConflictError(OrderingError):
     """An event contradicts what was applied: an old sequence under a new id, or a known id under a new sequence."""
 
-    hint = "Number an aggregate in one outbox only; after a restore, run `cdc-outbox init --new-incarnation`."
+    hint = "Only one outbox may number an aggregate; after a restore, run `cdc-outbox init --new-incarnation`."
 
 
 class StackError(CdcOutboxError):
     """The local stack cannot start, or a part of it failed."""
 
-    hint = "Read the logs in the stack's folder; `cdc-outbox stack up` starts what is down."
+    hint = "Read the logs in the stack's folder; `cdc-outbox stack up` starts parts that are down."

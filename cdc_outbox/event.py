@@ -17,7 +17,7 @@ class SequenceMode(StrEnum):
     Attributes:
         is_numbered: Whether events have a sequence.
         is_gapless: Whether each sequence follows the one before it, so that a missing event is noticed.
-        is_given_by_caller: Whether the service sets the sequence, and not the writer.
+        is_given_by_caller: Whether the service gives the sequence, and not the writer.
         statement_suffix: What the names of the statements that write such events end with.
     """
 
@@ -57,16 +57,15 @@ class Event:
     """One fact about one aggregate, as a service gives it to an outbox.
 
     Args:
-        aggregate_type: The kind of the aggregate, for example ``order``; it determines the topic.
-        aggregate_id: The aggregate; it becomes the message's key, so that its events share a partition.
-        type: The event's type, for example ``OrderPlaced``; it determines the handler.
-        payload: Every value that JSON can express, models included: see :mod:`cdc_outbox.formats.payload`. A ``str`` is
-            JSON text and written unchanged, bytes are written unchanged, and ``TOMBSTONE`` makes a message without a
-            value.
-        id: Unique for ever; by default the writer makes a UUIDv7. Set it to write the same event again after a commit
-            whose outcome is unknown; the mode determines the result of the second write (``docs/writing.md``).
-        sequence: The service's own version number, from 1, if the aggregate type is ``increasing``; ``None`` for
-            every other type.
+        aggregate_type: The kind of thing that the fact is about; it determines the topic.
+        aggregate_id: The thing's id; it becomes the message's key, so that its events share a partition.
+        type: The kind of fact, for example ``OrderPlaced``; it determines the handler.
+        payload: Anything that JSON can express, including models; :mod:`cdc_outbox.formats.payload` has the list. A
+            ``str`` must be JSON text and is stored verbatim, bytes are stored unchanged, and ``TOMBSTONE`` gives a
+            message without a value.
+        id: Unique for ever. Default: a UUIDv7. Set it to write the same event again after a commit whose outcome is
+            unknown; the mode determines what happens to the second one (``docs/writing.md``).
+        sequence: The service's own version number, from 1, if the aggregate type is ``increasing``; otherwise ``None``.
         headers: Further text headers of the message; the table must have a column for each.
     """
 
@@ -106,12 +105,12 @@ class Event:
 
 
 class KafkaRecord(NamedTuple):
-    """The Kafka record that an event was received in.
+    """The Kafka record of a received event.
 
     Args:
         offset: In the partition, from 0.
-        attempt: 1 at first, one more each time the event was parked after its handler failed. Immediate retries belong
-            to the same attempt.
+        attempt: From 1; increases each time the event is parked because its handler failed. Immediate retries belong to
+            the same attempt.
     """
 
     topic: str
@@ -122,22 +121,22 @@ class KafkaRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedEvent:
-    """An event that was written, as an outbox's ``add`` returns it, or received, as a handler gets it.
+    """A written event, as ``Outbox.add`` returns it, or a received event, as handlers get it.
 
     Args:
-        aggregate_type, aggregate_id, type, headers: As in the service's :class:`Event`.
-        payload: The argument of ``add``; for a consumer the content of the message, ``None`` if it has no value.
-        id: Unique for ever; a UUID as text if an :class:`Outbox` wrote the event.
+        aggregate_type, aggregate_id, type, headers: The values of :class:`Event`.
+        payload: The payload passed to ``add``; for a consumer, the message's value, or ``None`` if it has none.
+        id: Unique for ever; a UUID as text where an :class:`Outbox` wrote the event.
         created_at: When the row was inserted, by the database's clock, in UTC. If the table has no column for it,
-            ``add`` returns the time of this machine, and a consumer the record's timestamp.
-        sequence: Number within the aggregate, from 1; ``None`` if the aggregate type is not numbered.
-        source: The outbox that wrote it, with its incarnation, for example ``orders.1``; it may be ``None`` if the
-            aggregate type is not numbered.
-        is_written: ``False`` if ``add`` has not inserted the event: a policy declined it, or a consumer's handler
-            added it, and it is written at the end of the handler's transaction. Then ``created_at`` is the time of this
-            machine, ``source`` is ``None``, and so is ``sequence`` unless the service set it.
-        record: The Kafka record of the event; ``None`` if it was not read from a topic. Events are compared without
-            their records.
+            ``add`` uses this machine's time, and a consumer the record's timestamp.
+        sequence: Position within the aggregate, from 1; ``None`` if the aggregate type is not numbered.
+        source: The outbox and its incarnation, for example ``orders.1``; may be ``None`` if the aggregate type is not
+            numbered.
+        is_written: ``False`` if ``add`` has not inserted the event: a policy declined it, or a consumer's handler added
+            it, in which case it is written at the end of the handler's transaction. Then ``created_at`` is this
+            machine's time, ``source`` is ``None``, and ``sequence`` is ``None`` unless the service set it.
+        record: The Kafka record; ``None`` for an event that was not read from a topic. It is ignored when events are
+            compared.
     """
 
     aggregate_type: str

@@ -167,9 +167,9 @@ class SqlInbox:
         [(seconds, is_read_committed)] = await self._sql.fetch(connection, "look")
         if not is_read_committed:
             raise ConfigError(
-                "the inbox needs READ COMMITTED: with an older snapshot it would miss what others parked",
+                "the inbox needs READ COMMITTED: an older snapshot would miss events that other processes parked",
                 field="EffectsDatabase.connect",
-                hint="Leave the isolation level of the consumer's connections as it is.",
+                hint="Do not change the isolation level of the consumer's connections.",
             )
         return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
 
@@ -209,7 +209,7 @@ class SqlInbox:
         moved, parked = await self._move(connection, claims, moves)
         if moved != len(moves):
             raise WatermarkMovedError(
-                f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer meanwhile"
+                f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer in the meantime"
             )
         return parked
 
@@ -253,12 +253,12 @@ class SqlInbox:
             size = len(text.encode()) + len(self._sql.consumer.encode())
             if size > _MAX_KEY_BYTES or "\0" in text:
                 raise MessageError(
-                    f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: with the consumer's name it "
-                    f"has {size:,} bytes, and may have {_MAX_KEY_BYTES:,}, none of them NUL"
+                    f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: together with the "
+                    f"consumer's name it has {size:,} bytes; the limit is {_MAX_KEY_BYTES:,}, without NUL"
                 )
 
 
-ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one begun"
+ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one was started"
 
 
 def columns_of_moves(moves: Sequence[Move]) -> dict[str, list[Any]]:
@@ -332,8 +332,8 @@ class SavepointInbox(SqlInbox):
             for column, limit in zip(columns, self._limits[what], strict=True):
                 if len(column) * 4 > limit and len(column.encode()) > limit:
                     raise MessageError(
-                        f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: "
-                        f"{column[:80]!r} has {len(column.encode()):,} bytes, and may have {limit:,} here"
+                        f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: {column[:80]!r} has "
+                        f"{len(column.encode()):,} bytes; the limit is {limit:,}"
                     )
 
 

@@ -52,14 +52,14 @@ _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
 
 def _client_settings(kafka: str | Mapping[str, Any], *, group: str, limits: Limits) -> dict[str, Any]:
     """Return librdkafka's settings, from the brokers' addresses or from the settings that a user gives."""
-    hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with librdkafka\'s other settings.'
+    hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with other librdkafka settings.'
     if not isinstance(kafka, str | Mapping):
-        reason = f"kafka is a text or a mapping, not {type(kafka).__name__}"
+        reason = f"kafka must be a str or a mapping, not {type(kafka).__name__}"
         raise ConfigError(reason, field="Consumer.kafka", hint=hint)
     given = {_SERVERS: kafka} if isinstance(kafka, str) else dict(kafka)
     servers = given.pop(_SERVERS, "")
     if not servers:
-        raise ConfigError("kafka names no brokers", field="Consumer.kafka", hint=hint)
+        raise ConfigError("kafka has no bootstrap.servers", field="Consumer.kafka", hint=hint)
     return kafka_clients.consumer_settings(
         bootstrap_servers=servers, group=group, extra={**limits.queue_settings, **given}
     )
@@ -86,9 +86,9 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self._database = database if isinstance(database, EffectsDatabase) else EffectsDatabase(connect=database)
         if not isinstance(contract, WireContract):
             raise ConfigError(
-                f"a contract is a WireContract, not {type(contract).__name__}",
+                f"contract must be a WireContract, not {type(contract).__name__}",
                 field="Consumer.contract",
-                hint='`cdc-outbox contract export SPEC` writes one: load_contract("orders.contract.json").',
+                hint='`cdc-outbox contract export SPEC` writes one; load_contract("orders.contract.json") reads it.',
             )
         self.contract = contract
         self.limits = limits or Limits()
@@ -166,13 +166,13 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         if self.limits.horizon_days is None:
             return
         kept = kafka_admin.find_retentions(self.contract.topics, settings=self._settings, logger=_LIBRDKAFKA_LOG)
-        hint = "Forget ids later, with purge-inbox --horizon too, or let the topics keep their events for less long."
+        hint = "Delete ids later, also with purge-inbox --horizon, or shorten the retention of the topics."
         refuse_short_horizon(self.limits.horizon_days, kept, field="Limits.horizon_days", hint=hint)
 
     def _refuse_without_handlers(self) -> None:
         if not self._handlers:
             raise ConfigError(
-                f"{self.name} has no handler, so every event would be done with and have no effect",
+                f"{self.name} has no handlers, so every event would be skipped without effect",
                 field="Consumer.on",
                 hint='Register one with @consumer.on("EventType").',
             )
@@ -254,7 +254,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
 
 
 class Consumer(_Consumer[ConnectionT, ConnectionT]):
-    """Read events, call handlers, and commit the effects of each event together with the claim on its id.
+    """Read events, and commit the effects of each in the transaction that claims its id.
 
     Handlers get the connection that ``database`` opens, and type checkers know its type.
 
@@ -274,15 +274,15 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
         consumer.run()
 
     Args:
-        name: The consumer group, and the consumer's name in the inbox; at most 255 bytes. With another name it starts
-            from the first event again.
-        contract: Topics, headers and numbers of events, from the same spec as the connector.
-        kafka: The brokers, such as ``localhost:9092``; or librdkafka's settings with ``bootstrap.servers``, for example
-            for security and timeouts. Settings that would break a promise are refused.
+        name: The consumer group, and the consumer's name in the inbox; at most 255 bytes. A new name starts from the
+            first event.
+        contract: Topics, headers and how events are numbered, from the same spec as the connector.
+        kafka: The brokers, such as ``localhost:9092``; or librdkafka settings, including ``bootstrap.servers`` and
+            those for security and timeouts. Settings that would break a promise are refused.
         database: A function that opens a connection to the database of the effects, called again after it broke;
-            or an :class:`EffectsDatabase`, which also sets the inbox and the kind of transactions.
-        limits: Limits of batches, times and parked events, and when the consumer may begin.
-        retry: How failed events are retried, and what is stored of their errors.
+            or an :class:`EffectsDatabase`, which also says where the inbox is and what transactions are like.
+        limits: Limits for sizes, counts and times, and conditions for the start.
+        retry: How events are retried after their handler failed, and what is stored of the error.
         telemetry: Metrics and spans.
 
     Raises:
@@ -293,22 +293,23 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
     _stopping: threading.Event
 
     def stop(self) -> None:
-        """Make :meth:`run` return after the current batch; safe from a signal handler or another thread."""
+        """Make :meth:`run` return after the current batch; safe in a signal handler or another thread."""
         self._stopping.set()
 
     def run(self) -> None:
         """Apply events until :meth:`stop` is called.
 
-        Once both were reached, it waits while the database or the brokers are down. An event whose handler fails is
-        retried, and then parked with the events that depend on it; the others go on.
+        After both were reached once, an outage of the database or the brokers is waited out. An event whose handler
+        fails is retried, and then parked with the events that depend on it, so that other events continue.
 
         Raises:
             BrokerUnavailableError, DatabaseUnavailableError: One could not be reached at the start.
-            ConfigError: librdkafka refuses a setting, there is no handler, or ids are forgotten too soon.
+            ConfigError: librdkafka refuses a setting, there is no handler, or ids are deleted too soon.
             TransactionEndedError: A handler committed or rolled back. The offset of its event is not committed; the
-                event is read again at the next start.
+                event comes again at the next start.
             DatabaseAccessError, TableNotFoundError: The inbox cannot be used.
-            TopicReplacedError, OffsetOutOfRangeError: The topics do not have the messages after the database's effects.
+            TopicReplacedError, OffsetOutOfRangeError: The topics do not continue at the offset where the database's
+                effects end.
             OutboxError: The Kafka client is not installed.
         """
         try:
@@ -320,15 +321,15 @@ class Consumer(_Consumer[ConnectionT, ConnectionT]):
     def replay(
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
-        """Read messages again and apply missed ones, in transactions like those of :meth:`run`, until the end.
+        """Deliver messages to this consumer again, in transactions like those of :meth:`run`.
 
-        Applied events are skipped, others are applied in order. It may run beside the consumer itself; :meth:`stop`
-        ends it early.
+        Applied events are skipped; events that were never applied are applied in order. The consumer itself may run at
+        the same time; :meth:`stop` ends the replay early.
 
         Args:
-            selection: Which messages; ``None`` for all messages of the topics.
-            rate: The maximum of events a second that reach handlers.
-            dry_run: Only report what would happen to them.
+            selection: The messages; ``None`` for all messages in the topics.
+            rate: Maximum number of events per second that reach handlers.
+            dry_run: Only report what would happen.
 
         Raises:
             ConfigError: The selection includes an event of an ``increasing`` type, and leaves out an earlier one of its
@@ -380,7 +381,7 @@ class AsyncConsumer(_Consumer[Awaitable[ConnectionT], ConnectionT]):
     async def replay(
         self, selection: Selection | None = None, *, rate: float | None = None, dry_run: bool = False
     ) -> Replayed:
-        """Apply missed messages; see :meth:`Consumer.replay`."""
+        """Deliver messages to this consumer again; see :meth:`Consumer.replay`."""
         waits, selection = Yielding(self._stopping), selection or Selection()
         try:
             return await self._replay(waits, self._stopping.is_set, selection, rate=rate, dry_run=dry_run)

@@ -152,7 +152,7 @@ class Delivery:
                 raise
             if await self._take_back(work.claims, connection):
                 names = several([item.event for item in items])
-                raise TransactionEndedError(f"a handler committed {names} by itself") from error
+                raise TransactionEndedError(f"a handler committed {names} itself") from error
             ours = await self._lost(error, connection)
             ours = ours or error_of(error, [item.event for item in items], self.calls.text_of)
             if ours is None or ours is error:
@@ -184,7 +184,7 @@ class Delivery:
             found = await self.stores.inbox.take_back(connection, claims)
             await self.driver.commit(connection)
         except Exception as error:  # noqa: BLE001 - the error that led here is the one to tell
-            _log.warning("claims were not looked for", extra={"reason": type(error).__name__})
+            _log.warning("claims were not checked", extra={"reason": type(error).__name__})
             await self.driver.rollback(connection)
             return False
         return found
@@ -368,7 +368,7 @@ def refuse_stale(stale: Sequence[TopicPartition]) -> None:
     """Raise PartitionLostError, unless there are none."""
     if stale:
         names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
-        message = f"{names} belongs to another consumer now, or the database has lost commits"
+        message = f"{names} now belongs to another consumer, or the database has lost commits"
         raise PartitionLostError(message, partitions=tuple(stale))
 
 
@@ -382,7 +382,7 @@ def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, 
     for event, aggregate, verdict, _ in judgements:
         rank = ranks.setdefault(event.id, (aggregate, event.sequence))
         if verdict is Verdict.PARKED and rank != (aggregate, event.sequence):
-            raise MessageError(f"{event} has the id of another event, which is set aside")
+            raise MessageError(f"{event} has the id of another event, which is parked")
 
 
 def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:

@@ -51,8 +51,8 @@ class TopicId(NamedTuple):
         for what, known, now in zip(self._fields, self, found, strict=True):
             if known and now and known != now:
                 raise TopicReplacedError(
-                    f"{name} is not the topic that the database has effects of: "
-                    f"the {what}'s id was {known}, and is {now}"
+                    f"{name} is not the topic whose effects the database has: the {what}'s id was {known}, and is now "
+                    f"{now}"
                 )
 
 

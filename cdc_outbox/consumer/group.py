@@ -62,7 +62,7 @@ class BackgroundPoller:
         self._is_ended = False
         self.paused_partitions: set[tuple[str, int]] = set()
         """Partitions that stay paused when the others go on."""
-        self._thread = threading.Thread(target=self._run, name="keep polling", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="poll again", daemon=True)
         self._thread.start()
 
     def poll(self, seconds: float, events: int, most_bytes: float = math.inf) -> "list[confluent.Message]":
@@ -155,7 +155,7 @@ class BackgroundPoller:
             hung, hangs = hangs, self._may_hang and time.monotonic() - busy_since > self._limit_seconds
             if hangs:
                 if not hung:
-                    _log.error("a handler or a server takes too long, so the partitions are left to others")
+                    _log.error("a handler or a server takes too long; the partitions are left to other members")
                 with self._changed:
                     self._changed.wait_for(lambda: not self._is_busy, _POLL_SECONDS)
             else:
@@ -223,7 +223,7 @@ class BackgroundPoller:
             if tps:
                 change(tps)
         except confluent.KafkaException as error:
-            _log.warning("partitions were neither paused nor resumed", extra={"reason": error.args[0].str()})
+            _log.warning("pausing or resuming partitions failed", extra={"reason": error.args[0].str()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -287,7 +287,7 @@ def pass_over(record: "confluent.Message", stats: ConsumerStats) -> None:
     if topic and error.code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
         return
-    _log.warning("kafka reports a passing error", extra={**topic, "reason": error.str()})
+    _log.warning("temporary Kafka error", extra={**topic, "reason": error.str()})
 
 
 def pause(
@@ -309,5 +309,5 @@ def pause(
 def resume(poller: BackgroundPoller, stats: ConsumerStats) -> None:
     """Let all partitions go on that wait for room."""
     for topic, partition in poller.resume_all():
-        _log.warning("partition goes on", extra={"topic": topic, "partition": partition})
+        _log.warning("partition resumed", extra={"topic": topic, "partition": partition})
     stats.paused(set())

@@ -91,37 +91,37 @@ class Handlers:
                 cannot be, or it cannot be called with an event and a connection.
         """
         if not event_types:
-            raise ConfigError("a handler is registered for at least one event type", field="Consumer.on")
+            raise ConfigError("a handler needs at least one event type", field="Consumer.on")
         if not all(isinstance(event_type, str) for event_type in event_types):
             raise ConfigError(
-                "a handler is registered for event types, which are texts",
+                "event types of a handler must be str",
                 field="Consumer.on",
                 hint='Write @consumer.on("OrderPlaced"), with parentheses.',
             )
         is_awaited = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
         if self._asynchronous and not is_awaited:
             raise ConfigError(
-                f"{getattr(call, '__name__', call)} is no coroutine function, and what it awaits would be lost",
+                f"{getattr(call, '__name__', call)} is not a coroutine function, so its result would not be awaited",
                 field="Consumer.on",
-                hint="Write it with async def, or use Consumer.",
+                hint="Define it with async def, or use Consumer.",
             )
         if not self._asynchronous and is_awaited:
             raise ConfigError(
-                f"{getattr(call, '__name__', call)} is a coroutine function, and would not be awaited",
+                f"{getattr(call, '__name__', call)} is a coroutine function, which Consumer does not await",
                 field="Consumer.on",
-                hint="Use AsyncConsumer, or make it a plain function.",
+                hint="Use AsyncConsumer, or define it as a plain function.",
             )
         if not _takes_two(call):
             raise ConfigError(
-                f"{getattr(call, '__name__', call)} cannot be called with {'events' if takes_batch else 'an event'} "
-                "and a connection",
+                f"{getattr(call, '__name__', call)} must accept {'events' if takes_batch else 'an event'} and a "
+                "connection",
                 field="Consumer.on",
-                hint=f"Write it as def handler({'events' if takes_batch else 'event'}, connection).",
+                hint=f"Define it as def handler({'events' if takes_batch else 'event'}, connection).",
             )
         registered = Registered(call, takes_batch)
         for event_type in event_types:
             if event_type in self._by_type:
-                raise ConfigError(f"the event type {event_type!r} has a handler already", field="Consumer.on")
+                raise ConfigError(f"the event type {event_type!r} already has a handler", field="Consumer.on")
             self._by_type[event_type] = registered
 
     def runs(self, items: Iterable[Item]) -> Iterator[tuple[Registered, list[Item]]]:
@@ -236,12 +236,12 @@ class HandlerRunner:
         except (EventError, OutboxError) as error:
             # An event's own fault, as it would be where its handler wrote it at once.
             names = several([item.event for item in items])
-            raise HandlerError(f"what the handlers of {names} added cannot be written: {error}") from error
+            raise HandlerError(f"events added by the handlers of {names} cannot be written: {error}") from error
         except Exception as error:
             if not is_gathering or ours_of(error) is not None or is_of_driver(error):
                 raise
             names = several([item.event for item in items])
-            raise HandlerError(f"what writes before the commit of {names} raised {self._described(error)}") from error
+            raise HandlerError(f"the hook before the commit of {names} raised {self._described(error)}") from error
 
     async def _run_in_pipeline(
         self,

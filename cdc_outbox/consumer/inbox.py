@@ -77,8 +77,8 @@ class _Inbox:
         order = self._orders[event.aggregate_type]
         if not await driver.joins_transaction(connection):
             raise NotInTransactionError(
-                "the connection is not in a transaction, so the claim would last without the effects",
-                hint="Open it first: `with connection.transaction(), inbox.receiving(connection, event) as verdict:`.",
+                "the connection is not in a transaction, so the claim would remain without the effects",
+                hint="Open one first: `with connection.transaction(), inbox.receiving(connection, event) as verdict:`.",
             )
         claims = (
             await stores.inbox.identify(connection)
@@ -95,7 +95,7 @@ class _Inbox:
             case Verdict.CONFLICT:
                 raise SequenceConflictError(sentence(judgement))
             case Verdict.EXPIRED | Verdict.BEHIND:
-                raise ConsumerError(sentence(judgement), hint="Roll back, and set the event aside for an operator.")
+                raise ConsumerError(sentence(judgement), hint="Roll back, and keep the event for an operator.")
         return _Received(stores, claims, judgement, watermarks, order)
 
     @staticmethod
@@ -121,12 +121,12 @@ class Inbox(_Inbox):
                     connection.execute("insert into shipments …")
             # now the offset may be committed
 
-    It runs the steps of :class:`Consumer` for one event, in the same order. Your loop must commit the offset only after
-    the transaction, set aside events that cannot be applied, and read a partition in one process at a time.
+    It does what :class:`Consumer` does for one event, in the same order. The rest is your task: commit the offset only
+    after the transaction, keep events that cannot be applied, and make sure that only one process owns a partition.
 
     Args:
         name: The consumer's name in the inbox.
-        contract: The numbers of each aggregate type's events, and the promises of its source.
+        contract: The aggregate types, their numbering and their promises.
         table: The tables of ids and watermarks.
     """
 
@@ -134,11 +134,11 @@ class Inbox(_Inbox):
     def receiving(self, connection: AnyConnection, event: RecordedEvent) -> Iterator[Verdict]:
         """Claim an event at the start of the block, and move its aggregate's watermark at the end.
 
-        The caller must open the transaction, under READ COMMITTED. Make the event's effects in the block if the verdict
-        is ``NEXT``, and none otherwise. If the block ends with an exception, roll back.
+        The caller owns the transaction, which must be READ COMMITTED. Apply the event's effects in the block if the
+        verdict is ``NEXT``, and none otherwise. Roll back after an exception has left the block.
 
         Raises:
-            NotInTransactionError: There is no open transaction; nothing was claimed.
+            NotInTransactionError: No transaction is open; nothing was claimed.
             MessageError: The contract does not know the event's aggregate type.
             SequenceGapError, SequenceConflictError, ConsumerError: The event may not be applied; roll back.
             TransactionEndedError: The block ended the transaction and began another.
@@ -147,7 +147,7 @@ class Inbox(_Inbox):
             DatabaseError: The database refused, also because the block swallowed an SQL error; the driver's own error
                 is the cause. If ``retryable``, roll back and retry.
 
-        Exceptions of the block pass through unchanged.
+        Exceptions of the block itself are passed on.
         """
         with translated_for_caller():
             received = finish(self._enter(Immediate(find_driver(connection)), connection, event))

@@ -22,9 +22,9 @@ def checked_name(name: str, field: str) -> str:
         ConfigError: It can be none.
     """
     if not name:
-        raise ConfigError("a consumer has a name, under which it remembers", field=field)
+        raise ConfigError("a consumer's name must not be empty", field=field)
     if len(name.encode()) > _MAX_NAME_BYTES or "\0" in name:
-        raise ConfigError(f"a consumer's name has at most {_MAX_NAME_BYTES} bytes and no NUL", field=field)
+        raise ConfigError(f"a consumer's name may have at most {_MAX_NAME_BYTES} bytes and no NUL", field=field)
     return name
 
 
@@ -35,8 +35,8 @@ class InboxTable:
     Several consumers may share it: every key starts with the consumer's name.
 
     Args:
-        schema: The schema of the tables; ``None`` is the connection's database, on MySQL only.
-        name: The name of the claims' table; the names of the others begin with it.
+        schema: The schema of the tables; ``None``, on MySQL only, means the connection's database.
+        name: The name of the table of claims, and the prefix of the other tables' names.
     """
 
     schema: str | None = "public"
@@ -144,7 +144,7 @@ class Statements:
                 rows += await self._driver.fetch(connection, step, values)
         except Exception as error:
             if getattr(error, "sqlstate", None) == _CANCELED:
-                message = "the server canceled a statement of the inbox, which waited for another transaction"
+                message = "the server canceled a statement of the inbox, which was waiting for another transaction"
                 raise TransactionConflictError(message, sqlstate=_CANCELED) from error
             raise
         return rows

@@ -33,7 +33,7 @@ _MOST_KILOBYTES = 2_097_151
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a consumer: batches, times, parked events, and when it may begin.
+    """A consumer's limits for sizes, counts and times, and conditions for its start.
 
     Args:
         batch_events: The maximum of events in one transaction. More than 500 gain little: by then the commit is shared
@@ -111,9 +111,9 @@ def refuse_short_horizon(days: float, kept_seconds: Mapping[str, float | None], 
     }
     if longer:
         named = [f"{topic} {_days(seconds)}" for topic, seconds in list(longer.items())[:_NAMED]]
-        more = f", and {len(longer) - _NAMED:,} topics more" if len(longer) > _NAMED else ""
+        more = f", and {len(longer) - _NAMED:,} more topics" if len(longer) > _NAMED else ""
         raise ConfigError(
-            f"a horizon of {days:g} days is shorter than events are kept (retention.ms and segment.ms): "
+            f"a horizon of {days:g} days is shorter than the topics' retention (retention.ms and segment.ms): "
             f"{', '.join(named)}{more}",
             field=field,
             hint=hint,

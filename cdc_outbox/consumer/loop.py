@@ -256,7 +256,7 @@ class Loop:
         started = await self._session.start(item.event_id)
         if started <= _MAX_STARTS:
             return [item.begun()]
-        error = f"{item.event} was begun {started - 1} times and never ended: its handler may kill the process"
+        error = f"{item.event} was started {started - 1} times and never finished: its handler may crash the process"
         return [item.begun().failing(Failure(reason=Reason.CRASHED, error=error))]
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
@@ -279,7 +279,7 @@ class Loop:
         outcomes = zip(items, delivered.outcomes, strict=True)
         self._breaker.succeeded(item.event.type for item, outcome in outcomes if outcome is Outcome.APPLIED)
         if was_open and not self._breaker.is_open:
-            _log.warning("what handlers need is back")
+            _log.warning("systems that handlers need are available again")
 
     def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Leave in the park what waits there behind an event that stays there."""
@@ -330,9 +330,9 @@ class Loop:
         # What comes out of the park is no evidence: all of it failed before, and most of the others may do well.
         elif is_alone and (was_open if items[0].parked else self._breaker.failed(items[0].event, cause)):
             if not was_open:
-                _log.error("handlers of several aggregates are refused alike", extra={"reason": str(cause)})
+                _log.error("handlers of several aggregates fail alike", extra={"reason": str(cause)})
             backlog.put_back(items)
-            await self._back_off(error, close=False, outage=f"what handlers need ({self._breaker.cause})")
+            await self._back_off(error, close=False, outage=f"systems that handlers need ({self._breaker.cause})")
         else:
             await self._one_failed(backlog, items, error)
 

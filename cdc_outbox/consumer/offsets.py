@@ -70,7 +70,7 @@ class Offsets:
         """Take librdkafka's answer to a commit; it comes during a poll."""
         self._told(error is None)
         if error is not None:
-            _log.info("offsets were not committed", extra={"reason": error.str()})
+            _log.info("committing offsets failed", extra={"reason": error.str()})
             return
         for partition in partitions:
             if partition.error is None:
@@ -99,7 +99,7 @@ class Offsets:
             try:
                 client.commit(offsets=offsets, asynchronous=False)
             except confluent.KafkaException as error:
-                _log.info("offsets were not committed", extra={"reason": error.args[0].str()})
+                _log.info("committing offsets failed", extra={"reason": error.args[0].str()})
         self.lose(client, partitions)
 
     def lose(self, _client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
@@ -126,7 +126,7 @@ def leave(client: "confluent.Consumer", within_seconds: float = _LEAVE_SECONDS) 
     closing.start()
     closing.join(within_seconds)
     if closing.is_alive():
-        _log.warning("the brokers do not answer, so the group was not told that this consumer left")
+        _log.warning("the brokers do not answer, so the group does not know that this consumer left")
 
 
 def rewind(client: "confluent.Consumer", message: Message) -> None:
@@ -140,7 +140,7 @@ def rewind(client: "confluent.Consumer", message: Message) -> None:
     except confluent.KafkaException as error:
         if partition_of(message) in _owned(client):
             raise translate(error.args[0]) from error
-        _log.info("partition was not rewound", extra={"reason": error.args[0].str()})
+        _log.info("rewinding a partition failed", extra={"reason": error.args[0].str()})
 
 
 def lags_of(client: "confluent.Consumer", tps: Iterable[_TopicPartition]) -> dict[TopicPartition, int]:
@@ -152,7 +152,7 @@ def lags_of(client: "confluent.Consumer", tps: Iterable[_TopicPartition]) -> dic
             if position.offset >= 0 and end >= 0:
                 lags[TopicPartition(position.topic, position.partition)] = max(0, end - position.offset)
     except confluent.KafkaException as error:
-        _log.debug("lags are not known", extra={"reason": error.args[0].str()})
+        _log.debug("lags are unknown", extra={"reason": error.args[0].str()})
     return lags
 
 
@@ -161,7 +161,7 @@ def is_fetched(client: "confluent.Consumer", tp: _TopicPartition) -> bool:
     try:
         _, end = client.get_watermark_offsets(confluent.TopicPartition(*tp), cached=True)
     except confluent.KafkaException as error:
-        _log.debug("whether a partition was fetched is not known", extra={"reason": error.args[0].str()})
+        _log.debug("cannot find out whether a partition was fetched", extra={"reason": error.args[0].str()})
         return False
     return end >= 0
 
@@ -201,7 +201,7 @@ def _is_accepted(client: "confluent.Consumer", position: "confluent.TopicPartiti
         errors = [error.args[0]]
     lost = [error for error in errors if error is not None and error.name() in _NOT_A_MEMBER]
     if lost:
-        _log.info("partition is not ours", extra={"reason": lost[0].str()})
+        _log.info("partition is not assigned to this consumer", extra={"reason": lost[0].str()})
     return not lost
 
 

@@ -248,12 +248,12 @@ def sentence(judgement: Judgement) -> str:
     event, last = judgement.event, judgement.last
     # A number that was not reached yet contradicts nothing by itself.
     is_known = event.sequence is not None and event.sequence > last
-    why = "another event was applied under its id" if is_known else f"the aggregate stands at {last}"
+    why = "another event was applied under its id" if is_known else f"the aggregate is at {last}"
     return {
         Verdict.GAP: f"{event} cannot be applied before #{last + 1}",
-        Verdict.BEHIND: f"{event} waits for an event of its aggregate that is parked",
+        Verdict.BEHIND: f"{event} waits for a parked event of its aggregate",
         Verdict.CONFLICT: f"{event} contradicts what was applied: {why}",
-        Verdict.EXPIRED: f"{event} is older than the last purge, so it is not known whether it was applied",
+        Verdict.EXPIRED: f"{event} is older than the last purge, so it is unknown whether it was applied",
     }[judgement.verdict]
 
 

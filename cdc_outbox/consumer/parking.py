@@ -188,7 +188,7 @@ class Adoption:
         self.adopted = frozenset(set(parked) - self._known) if is_guardian else frozenset()
         for tp in sorted(self.adopted - before):
             _log.warning(
-                "parked events of a partition that no consumer is assigned are applied here",
+                "parked events of a partition that no consumer owns are applied here",
                 extra={"topic": tp.topic, "partition": tp.partition},
             )
 

@@ -38,20 +38,20 @@ from cdc_outbox.event import RecordedEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How failed events are retried, and what is stored of their errors.
+    """How events are retried after their handler failed, and what is stored of the error.
 
     Args:
-        inline_retry_seconds: How long an event is retried at once while its partition waits. Long enough for a
-            temporary error, and short enough that it hardly delays other aggregates.
-        first_pause_seconds: The first pause between immediate retries; each is twice the one before.
-        parked_pause_seconds: How long the event is parked after that; twice as long after each further attempt.
-        longest_pause_seconds: The longest pause of either kind: a fix takes effect within that time.
-        max_attempts: After how many attempts the event is dead; immediate retries count as one. With the pauses above
-            25 attempts take two to three hours: a system that only one aggregate needs may be down for as long.
-        park_at_once: Errors that a retry cannot fix: the event is dead after the first one.
-        error_texts: Whether the park and the log quote up to 500 characters of a handler's exception, which usually
-            show the cause. With ``False`` they have its class and the line that raised it: for handlers whose errors
-            quote private data.
+        inline_retry_seconds: How long an event is tried again at once while its partition waits. Long enough for a
+            hiccup, and short enough that the other aggregates hardly notice.
+        first_pause_seconds: The first pause between tries at once; each is twice the one before.
+        parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
+        longest_pause_seconds: The longest pause of either kind: a fix is noticed within that time.
+        max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
+            above 25 attempts take two to three hours: a system that one aggregate alone needs may be away for as long.
+        park_at_once: Errors that another try cannot fix: the event is dead after the first one.
+        error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it: as
+            a rule it tells the cause. With ``False`` they have its class and the line that raised it: for handlers
+            whose errors quote what is private.
     """
 
     inline_retry_seconds: float = 2.0
@@ -356,7 +356,7 @@ def _refused(error: Exception, events: Sequence[RecordedEvent], text: str) -> Cd
     if isinstance(error, ConnectionError | TimeoutError):
         return database_error(error)
     if isinstance(error, UnicodeEncodeError):
-        return MessageError("the event holds half a surrogate pair, which no database takes")
+        return MessageError("the event contains half a surrogate pair, which no database stores")
     if not is_of_driver(error):
         return None
     return ConsumerError(f"{several(events)} could not be applied: {type(error).__name__}{text}")

@@ -49,7 +49,7 @@ _UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
 """What asyncpg lets pass of the operating system's where no server answers."""
 _NO_LOGINS = "55000"
 """What PostgreSQL says to a login while a database allows no connections; to a statement it says other things by it."""
-_NO_INBOX = "Make the inbox with `cdc-outbox init --inbox --dsn …`, in the database that the consumer connects to."
+_NO_INBOX = "Create the inbox with `cdc-outbox init --inbox --dsn …`, in the database that the consumer connects to."
 _COMPARE_SECONDS = 30.0
 """How late lost commits of a quiet partition are noticed where a pooler reconnects behind the consumer's back."""
 
@@ -141,11 +141,11 @@ class Session:
             if ours is None and (isinstance(error, _UNREACHABLE) or getattr(error, "sqlstate", "") == _NO_LOGINS):
                 ours = DatabaseUnavailableError(f"the database cannot be reached: {type(error).__name__}")
             if ours is None:
-                _log.debug("connect failed", exc_info=error)
+                _log.debug("connecting failed", exc_info=error)
             raise ours or ConfigError(
-                f"the function that opens connections raised {type(error).__name__}{origin_of(error)}",
+                f"connect() raised {type(error).__name__}{origin_of(error)}",
                 field="EffectsDatabase.connect",
-                hint="It is the error of your own function, or of the driver that it called; --verbose shows it.",
+                hint="The error comes from your function, or from the driver that it called; --verbose shows it.",
             ) from error
 
     async def close(self) -> None:
@@ -286,18 +286,18 @@ OpenedT_co = TypeVar("OpenedT_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectsDatabase(Generic[OpenedT_co]):
-    """The database that has a consumer's effects, and the kind of its transactions there.
+    """The database of a consumer's effects, and the options of its transactions.
 
     Args:
-        connect: Opens a connection; called again after it broke. The consumer owns the connection and closes it, so do
-            not return one of a pool.
-        inbox: The tables of ids and watermarks, which ``cdc-outbox init --inbox`` creates; by default under that
-            command's names.
-        pipeline: Run a batch's handlers in psycopg's pipeline mode: statements are sent without waiting for the
+        connect: Opens a connection; called again after it broke. The consumer closes the connection, so it must not
+            come from a pool.
+        inbox: The tables of ids and watermarks, which ``cdc-outbox init --inbox`` creates. Default: the names that this
+            command uses.
+        pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
             answers. For handlers that only write; one that fetches waits for its rows as usual. Not the default:
-            PostgreSQL before 17 has no timeout for it, and a process that is paused in it keeps its locks until it
-            continues.
-        before_commit: An outbox, which writes the handlers' events at the end of their transaction.
+            PostgreSQL before 17 bounds nothing in it, and a process that is paused there keeps what it locked until it
+            goes on.
+        before_commit: Writes at the end of the handlers' transaction: an outbox that gathers their events.
 
     Raises:
         ConfigError: ``connect`` cannot be called.
@@ -311,9 +311,9 @@ class EffectsDatabase(Generic[OpenedT_co]):
     def __post_init__(self) -> None:
         if not callable(self.connect):
             raise ConfigError(
-                f"database must be a function that opens a connection, not {type(self.connect).__name__}",
+                f"connect must be a function that opens a connection, not {type(self.connect).__name__}",
                 field="EffectsDatabase.connect",
-                hint="It is called whenever a connection is needed: pass lambda: psycopg.connect(DSN).",
+                hint="It is called whenever a connection is needed, for example lambda: psycopg.connect(DSN).",
             )
 
     def inbox_on(self, dialect: Dialect) -> InboxTable:
@@ -325,7 +325,7 @@ class EffectsDatabase(Generic[OpenedT_co]):
         table = self.inbox or InboxTable.on(dialect)
         if table.dialect is not dialect:
             raise ConfigError(
-                f"the inbox is on {table.dialect}, and the consumer's connection leads to {dialect}",
+                f"the inbox is on {table.dialect}, but the consumer's connection leads to {dialect}",
                 field="EffectsDatabase.inbox",
             )
         return table
@@ -369,9 +369,9 @@ def pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncConte
     """
     if not hasattr(connection, "pipeline"):
         raise ConfigError(
-            f"a {type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
+            f"{type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
             field="EffectsDatabase.pipeline",
-            hint="psycopg's connections have one; elsewhere take batches with on_batch.",
+            hint="Pipeline mode needs psycopg; with other drivers use on_batch.",
         )
 
     @asynccontextmanager

@@ -65,7 +65,7 @@ def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOff
         if stored < partition.first - _MARKERS:
             raise OffsetOutOfRangeError(
                 f"the database has the effects of {name} up to offset {stored}, and the topic begins at "
-                f"{partition.first}: what was between them was deleted, and has no effects here"
+                f"{partition.first}: the messages between were deleted, and have no effects here"
             )
     start = max(partition.first, stored or 0)
     return start if partition.committed is not None and partition.committed > start else None
@@ -178,7 +178,7 @@ class KafkaPartitions:
         # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
         bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
         if bounds is None:
-            raise BrokerUnavailableError(f"no answer about {wanted.topic}[{wanted.partition}]")
+            raise BrokerUnavailableError(f"no answer for {wanted.topic}[{wanted.partition}]")
         return bounds
 
 
@@ -192,7 +192,7 @@ def seek_back(client: "confluent.Consumer", tp: TopicPartition, offset: int) -> 
         client.seek(confluent.TopicPartition(*tp, offset))
     except confluent.KafkaException as error:
         if tp in {(owned.topic, owned.partition) for owned in client.assignment()}:
-            raise BrokerUnavailableError(f"{tp.topic}[{tp.partition}] could not be set back") from error
+            raise BrokerUnavailableError(f"resetting {tp.topic}[{tp.partition}] failed") from error
 
 
 def _translated(error: "confluent.KafkaError") -> BrokerError:
@@ -281,6 +281,6 @@ class UnhandledEvents:
         handled, there = sorted(self._handlers.types), sorted(name for name, _ in self._types.most_common(_SHOWN))
         near = next(filter(None, (did_you_mean(name, there) for name in handled)), "")
         return NoHandlerError(
-            f"no event in the topics has a handler, so all are left there; handled: {', '.join(handled)}; "
-            f"in the topics: {', '.join(map(shortened, there))}{near and f'. {near}'}"
+            f"no event in the topics has a handler, so nothing is applied; handled: {', '.join(handled)}; in the "
+            f"topics: {', '.join(map(shortened, there))}{near and f'. {near}'}"
         )

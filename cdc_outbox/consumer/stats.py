@@ -27,7 +27,7 @@ LOG = __name__
 """The log in which a consumer tells what it reads, what it waits for, and that it goes on."""
 _log = logging.getLogger(LOG)
 
-_FULL = "the park is full"
+_FULL = "the parking limit is reached"
 _MAX_WARNED = 200
 """Event types without a handler that are warned of: more than a service has, unless an id stands in the type."""
 _COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
@@ -39,8 +39,8 @@ _SHOWN = 5
 _UNASSIGNED_SECONDS = 10.0
 """How long a consumer is without a partition before it says so; to join a group takes less."""
 _UNASSIGNED = (
-    "waits to be given partitions: its topics do not exist, others have them all, or the group still waits for a "
-    "member that died, as long as its session lasts"
+    "waits to be assigned partitions: its topics do not exist, other members have them all, or the group still waits "
+    "for a dead member until its session times out"
 )
 
 
@@ -112,7 +112,7 @@ class ConsumerStats:
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
         self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
         self._assigned, self._told = set(), ""
-        _log.info("joins its group", extra={"consumer": self._name})
+        _log.info("joining the group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
     def stopping(self) -> None:
@@ -153,7 +153,7 @@ class ConsumerStats:
         is_alarm = oldest >= self._limits.gap_alarm_seconds
         if is_alarm and self._gap_seconds is None:
             waiting = sum(count.gap_events for count in counts)
-            _log.warning("events wait for one that is missing", extra={"events": waiting, "seconds": round(oldest, 2)})
+            _log.warning("events wait for a missing one", extra={"events": waiting, "seconds": round(oldest, 2)})
         self._gap_seconds = oldest if is_alarm else None
 
     def lagged(self, lags: Mapping[TopicPartition, int], *, assigned: Collection[TopicPartition]) -> None:
@@ -306,7 +306,7 @@ class ConsumerStats:
     def _goes_on(self, *outages: str) -> None:
         """Tell that one of these is over, if it is what was waited for."""
         if self._outage in outages:
-            _log.warning("goes on", extra={"consumer": self._name, "waited_for": self._outage})
+            _log.warning("resumed", extra={"consumer": self._name, "waited_for": self._outage})
             self._outage = ""
 
     def _tell_fixed(self, items: Sequence[Item], delivered: Delivered) -> None:

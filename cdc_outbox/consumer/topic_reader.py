@@ -145,7 +145,7 @@ class TopicReader:
         partitions = [tp for tp in known if selection.partition in {None, tp.partition}]
         if known and not partitions:
             raise ConfigError(
-                f"{known[0].topic} has no partition {selection.partition}: there are {len(known)}, from 0",
+                f"{known[0].topic} has no partition {selection.partition}: it has {len(known)}, from 0",
                 field="Selection.partition",
             )
         bounds = self.bounds(partitions)
@@ -207,10 +207,10 @@ _CLOCK_SKEW = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The messages of a replay: those that match all of these.
+    """The messages to deliver again: those that match every filter.
 
     Raises:
-        ConfigError: No message can match all of them.
+        ConfigError: No message can match every filter.
 
     Args:
         topic: One of the contract's; ``None`` for all.
@@ -219,7 +219,7 @@ class Selection:
         since: Events created at this time or later (``RecordedEvent.created_at``).
         before: Events created earlier than this.
         partition: With ``topic``, unless there is but one.
-        first_offset: In that partition, like ``last_offset``; both are included.
+        first_offset: In that partition; ``last_offset`` is included.
     """
 
     topic: str | None = None
@@ -233,12 +233,14 @@ class Selection:
 
     def __post_init__(self) -> None:
         if self.since is not None and self.before is not None and self.since.timestamp() >= self.before.timestamp():
-            raise ConfigError(f"nothing is from {self.since} on and before {self.before}", field="Selection.before")
+            raise ConfigError(f"no event can match: {self.since} is not before {self.before}", field="Selection.before")
         offsets = self.first_offset, self.last_offset
         if self.partition is None and offsets != (None, None):
-            raise ConfigError("of which partition the offsets are meant is not said", field="Selection.partition")
+            raise ConfigError("offset filters need a partition; set Selection.partition", field="Selection.partition")
         if None not in offsets and (self.last_offset or 0) < (self.first_offset or 0):
-            raise ConfigError(f"nothing is from offset {offsets[0]} to {offsets[1]}", field="Selection.last_offset")
+            raise ConfigError(
+                f"no message can match: offset {offsets[0]} is after {offsets[1]}", field="Selection.last_offset"
+            )
 
     def topics(self, contract: WireContract) -> tuple[str, ...]:
         """Return the topics that hold such messages.
@@ -255,7 +257,7 @@ class Selection:
                 raise ConfigError(f"the topic {self.topic!r} is none of {', '.join(topics)}", field="Selection.topic")
             topics = (self.topic,)
         if self.partition is not None and len(topics) > 1:
-            raise ConfigError("of which topic the partition is meant is not said", field="Selection.topic")
+            raise ConfigError("a partition needs a topic; set Selection.topic", field="Selection.topic")
         return topics
 
     def takes(self, event: RecordedEvent) -> bool:
@@ -312,8 +314,8 @@ def refuse_ahead(
         elif aggregate in left_out:
             name = "/".join(aggregate)
             raise ConfigError(
-                f"{event} at {message.position} is selected, and an earlier event of {name} is not, which the consumer "
-                "has not read yet: the earlier one would be a conflict then",
+                f"{event} at {message.position} is selected, but an earlier event of {name} is not, and the consumer "
+                "has not read that one yet: it would then be a conflict",
                 field="Selection",
                 hint="Run the consumer until it has read the topics to the end, or replay whole aggregates.",
             )

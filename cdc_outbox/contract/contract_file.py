@@ -62,7 +62,7 @@ def parse_contract(text: str, *, name: str = "contract") -> WireContract:
 def _contract(content: object) -> WireContract:
     given = _object(content, "contract", _KEYS)
     if given.get("version") != str(VERSION):
-        hint = f"This cdc-outbox reads version {VERSION}; export the contract again with the same release."
+        hint = f"This cdc-outbox reads version {VERSION}; export the contract again with this release."
         raise ConfigError(f"version must be {VERSION}, not {given.get('version')}", field="version", hint=hint)
     for key in ("aggregates", "topic"):
         if key not in given:
@@ -100,7 +100,7 @@ def _object(value: object, key: str, known: Iterable[str] = ()) -> Mapping[str, 
 
 def _text(value: object, key: str) -> str:
     if not isinstance(value, str):
-        raise ConfigError(f"{key} must be a text", field=key)
+        raise ConfigError(f"{key} must be a string", field=key)
     return value
 
 

@@ -7,7 +7,7 @@ from cdc_outbox.formats.event_format import EventFormat, PayloadType
 
 
 class OutboxMode(StrEnum):
-    """What happens to an event's row after it was written.
+    """What happens to an event's row, which limits the pipeline's promises.
 
     Writer, topics and consumer are the same in every mode: numbers without gaps, effects once.
     """
@@ -56,17 +56,17 @@ def refuse_together(mode: OutboxMode, payload_type: PayloadType, event_format: E
         )
     if mode is OutboxMode.MESSAGE and event_format is EventFormat.ENVELOPE:
         raise ConfigError(
-            "Debezium gives a null or a large number of a logical message another type than a small one, "
-            "and fails on the second type in an envelope",
+            "Debezium encodes null and large numbers of a logical message with another type than small numbers, and "
+            "fails on the second type in an envelope",
             field="format",
             hint="Choose another format, or the mode keep or delete.",
         )
     if payload_type is PayloadType.BYTES and event_format in {EventFormat.ENVELOPE, EventFormat.CLOUDEVENTS_STRUCTURED}:
         hint = f"Choose {EventFormat.PLAIN} or {EventFormat.CLOUDEVENTS_BINARY}."
-        raise ConfigError("an envelope is JSON, never bytes", field="format", hint=hint)
+        raise ConfigError("an envelope must be JSON, not bytes", field="format", hint=hint)
     if payload_type is PayloadType.EXPANDED and event_format not in {EventFormat.PLAIN, EventFormat.ENVELOPE}:
         raise ConfigError(
-            "the JSON of a CloudEvent arrives as it was written, and expansion would change it",
+            "the JSON of a CloudEvent must arrive as written, but expansion changes it",
             field="payload_type",
             hint=f"Choose {PayloadType.JSON}.",
         )
@@ -86,11 +86,9 @@ def refuse_elsewhere(database: str, mode: OutboxMode, payload_type: PayloadType,
         raise ConfigError(f"{database} has no logical messages", field="mode")
     if database == "mongodb" and event_format is EventFormat.ENVELOPE:
         raise ConfigError(
-            "a number may be of another type in the next document of mongodb, which fails in an envelope",
+            "a number in mongodb may have another type in the next document, which fails in an envelope",
             field="format",
             hint="Choose another format.",
         )
     if database == "mongodb" and payload_type is PayloadType.EXPANDED:
-        raise ConfigError(
-            "Debezium expands documents of mongodb, and no text", field="payload_type", hint="Choose json."
-        )
+        raise ConfigError("Debezium expands documents of mongodb, not text", field="payload_type", hint="Choose json.")

@@ -49,7 +49,7 @@ class Placement:
         for name in (self.column, self.name):
             if name != trim(name) or not name or set(name) & set(":,"):
                 raise ConfigError(
-                    f"{name!r} cannot be placed: it is empty, or holds a colon, a comma or a blank at an end",
+                    f"{name!r} cannot be placed: it is empty, or contains a colon, a comma or a blank at an end",
                     field="placements",
                 )
         return ":".join(filter(None, (self.column, self.kind, self.alias)))

@@ -39,8 +39,8 @@ class Topic:
 
 
 _MORE_PARTITIONS = (
-    "More partitions send keys elsewhere, so that an aggregate's events lie in two partitions and lose their order: "
-    "drain the pipeline first, as docs/deploying.md describes."
+    "More partitions move keys, so an aggregate's events would be in two partitions and lose their order: "
+    "drain the pipeline first, as described in docs/deploying.md."
 )
 
 
@@ -65,15 +65,19 @@ def differences(wanted: Topic, found: Topic) -> Iterator[TopicDifference]:
     """Yield what of a topic is not as it is wanted. Pure."""
     name = wanted.name
     if found.partitions < wanted.partitions:
-        text = f"has {_count(found.partitions)}, and the spec says {wanted.partitions}."
+        text = f"has {_count(found.partitions)}, and the spec sets {wanted.partitions}."
         yield TopicDifference(topic=name, text=text, remedy=_MORE_PARTITIONS, is_refused=True)
     # Of heartbeats no order can be lost: Connect gives their topic as many partitions as the events'.
     if found.partitions > wanted.partitions and not name.startswith(HEARTBEATS):
-        text = f"has {_count(found.partitions)}, and {wanted.partitions} are wanted."
-        yield TopicDifference(topic=name, text=text, remedy="Kafka takes none away: correct topics.partitions.")
+        text = f"has {_count(found.partitions)}, and the spec sets {wanted.partitions}."
+        yield TopicDifference(
+            topic=name, text=text, remedy="Kafka cannot remove partitions: correct topics.partitions."
+        )
     if wanted.replication_factor not in {-1, found.replication_factor}:
-        text = f"has {found.replication_factor} replicas, and the spec says {wanted.replication_factor}."
-        yield TopicDifference(topic=name, text=text, remedy="kafka-reassign-partitions makes more of them, or fewer.")
+        text = f"has {found.replication_factor} replicas, and the spec sets {wanted.replication_factor}."
+        yield TopicDifference(
+            topic=name, text=text, remedy="Change the number of replicas with kafka-reassign-partitions."
+        )
     yield from _settings(name, wanted.config, found.config)
 
 
@@ -82,8 +86,8 @@ def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) ->
         # Debezium writes out the longest time that there is, where we say for ever.
         is_forever = key == "retention.ms" and value == "-1" and found.get(key) == str(2**63 - 1)
         if found.get(key) != value and not is_forever:
-            text = f"has {key}={found.get(key, '')}, and {value} is wanted."
-            remedy = f"kafka-configs --alter --topic {name} --add-config {key}={value} makes it so."
+            text = f"has {key}={found.get(key, '')}, and the spec sets {value}."
+            remedy = f"Run kafka-configs --alter --topic {name} --add-config {key}={value}"
             yield TopicDifference(topic=name, text=text, remedy=remedy)
 
 

@@ -33,19 +33,19 @@ class WireContract:
     """A pipeline's topics, the numbers of their events, and the headers of their messages.
 
     Args:
-        aggregates: Every aggregate type, with its sequence mode.
-        latest: Aggregate types whose events each carry the whole state: a consumer skips a stale event, and a missing
-            one does not matter.
+        aggregates: Every aggregate type that is spoken of, with its sequence mode.
+        latest: Aggregate types whose events each carry the whole state: a consumer skips stale events, and missing ones
+            do not matter.
         by_watermark: Aggregate types whose source never goes back and is never restored: a consumer keeps no ids of
-            their events, and an event with a stale sequence number is a duplicate.
-        topic: The topic's name; it may contain ``{aggregate_type}``.
-        headers: The header names in plain and structured messages; binary CloudEvents have names of their own.
-        extra_headers: Further headers, in the order of the wire: those of the table's header columns.
-        format: The format that :meth:`message_of` writes; :meth:`event_of` reads every format.
-        payload_type: The outbox's. A message does not show whether it is bytes, so its readers must know.
-        foreign: Set for an outbox that another program writes: attributes that its messages lack come from here and
-            from the topic, and wrappers that JsonConverter adds to key, headers and value are removed. In a pipeline of
-            this package they are not, because a payload may look like any of them.
+            their events, and an event that is stale by its sequence number is a duplicate.
+        topic: The topic's name, with ``{aggregate_type}`` in it or without.
+        headers: Which header says what in plain and structured messages; binary CloudEvents have names of their own.
+        extra_headers: What else travels as headers, in the order of the wire: those of the table's header columns.
+        format: What :meth:`message_of` writes; :meth:`event_of` reads every format.
+        payload_type: What the outbox's is. Nothing in a message tells bytes, so its readers have to know.
+        foreign: Set for an outbox of another tool: values that its messages lack come from here and from the topic, and
+            JsonConverter's envelope around key, headers and value is removed. It is never removed in pipelines of this
+            package, whose payloads may look like one.
     """
 
     aggregates: Mapping[str, SequenceMode]
@@ -60,11 +60,11 @@ class WireContract:
 
     def __post_init__(self) -> None:
         if not self.aggregates:
-            raise ConfigError("a contract names at least one aggregate type", field="aggregates")
+            raise ConfigError("a contract must have at least one aggregate type", field="aggregates")
         self._refuse_unnumbered()
         if self.format is EventFormat.CLOUDEVENTS_BINARY and SequenceMode.NONE in self.aggregates.values():
             raise ConfigError(
-                "an event without a number would have a ce_sequence without a value, on which CloudEvents readers fail",
+                "an event without a sequence number would have an empty ce_sequence, on which CloudEvents readers fail",
                 field="outbox.format",
                 hint="Number every aggregate type, or choose cloudevents-structured.",
             )
@@ -77,7 +77,7 @@ class WireContract:
         for header in self.extra_headers:
             take_header(taken, header, "a header column", field="outbox.headers")
         if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
-            raise ConfigError("two fields of the envelope would have one name", field="headers")
+            raise ConfigError("two fields of the envelope would have the same name", field="headers")
         for aggregate_type in self.aggregates:
             if not _TOPIC.fullmatch(self.topic_of(aggregate_type)):
                 raise ConfigError(
@@ -92,9 +92,9 @@ class WireContract:
             for name in names:
                 if not self.mode_of(name).is_numbered:
                     raise ConfigError(
-                        f"{option} needs sequence numbers, and the events of {name!r} have none",
+                        f"{option} needs sequence numbers, but events of {name!r} have none",
                         field=f"aggregates.{name}.{option}",
-                        hint=f"Number the aggregate type, or leave out {option}.",
+                        hint=f"Number the aggregate type, or remove it from {option}.",
                     )
 
     @property
@@ -174,7 +174,7 @@ class WireContract:
         Text headers that the contract does not name are headers of the event, each with its first value.
         """
         if not message.has_headers:
-            raise _broken(message, "the name of a header is not UTF-8, so its headers cannot be read")
+            raise _broken(message, "a header name is not UTF-8, so the headers cannot be read")
         if self.foreign is not None:
             message = foreign.unwrapped(message)
         headers = self._texts(message)
@@ -188,7 +188,7 @@ class WireContract:
         created_at = self._created_at(headers, names.created_at, message)
         numbered = self._is_numbered(aggregate_type, message)
         if numbered and (sequence is None or not source):
-            raise _broken(message, f"{aggregate_type} is numbered, and its sequence or its source is missing")
+            raise _broken(message, f"{aggregate_type} is numbered, but its sequence or source is missing")
         event = RecordedEvent(
             id=_required(headers, self.id_header, message),
             type=_required(headers, names.type, message),
@@ -291,7 +291,7 @@ class WireContract:
         except ValueError as error:
             if self.foreign is not None:
                 return _recorded_at(message)
-            raise _broken(message, f"the header {name!r} holds no time: {text[:40]!r}") from error
+            raise _broken(message, f"the header {name!r} is not a time: {text[:40]!r}") from error
         del headers[name]
         return created_at
 
@@ -304,7 +304,7 @@ class WireContract:
 
 def _check_default_type(default_type: str | None) -> None:
     if default_type is not None and (not default_type or "{" in default_type.replace(_PLACEHOLDER, "")):
-        reason = f"{default_type!r} is no type: it is empty, or holds another brace than {_PLACEHOLDER}"
+        reason = f"{default_type!r} is not a valid type: it is empty, or contains a brace outside {_PLACEHOLDER}"
         raise ConfigError(reason, field="foreign.default_type")
 
 
@@ -332,11 +332,11 @@ def _key(message: Message) -> str:
 
 def _recorded_at(message: Message) -> datetime:
     if message.timestamp_ms is None:  # Debezium and Kafka give every record one
-        raise _broken(message, "neither a header nor a timestamp tells when its event was created")
+        raise _broken(message, "neither a header nor a timestamp contains the creation time")
     try:
         return from_milliseconds(message.timestamp_ms)
     except OverflowError as error:
-        raise _broken(message, "its timestamp lies outside the calendar") from error
+        raise _broken(message, "its timestamp is outside the calendar") from error
 
 
 def _record(message: Message, attempt: int) -> KafkaRecord | None:
@@ -358,7 +358,7 @@ def _refuse_halves(texts: str, message: Message) -> None:
     try:
         texts.encode()
     except UnicodeEncodeError as error:
-        raise _broken(message, "half of a surrogate pair stands in its id, type, aggregate or source") from error
+        raise _broken(message, "its id, type, aggregate or source contains half a surrogate pair") from error
 
 
 def _broken(message: Message, reason: str) -> MessageError:

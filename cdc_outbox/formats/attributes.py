@@ -121,9 +121,9 @@ def take_header(taken: dict[str, str], header: str, what: str, *, field: str) ->
     if header in taken:
         reason = f"it already carries {taken[header]}"
     elif header != header.strip() or not header or set(header) & set(":,"):
-        reason = "it is empty, or holds a colon, a comma or a blank at an end"
+        reason = "it is empty, or contains a colon, a comma or a blank at an end"
     elif header.startswith(DEBEZIUM_PREFIX):
-        reason = "Debezium's own headers are named so, and a consumer skips them"
+        reason = "Debezium uses this name for its own headers, which consumers ignore"
     else:
         taken[header] = what
         return

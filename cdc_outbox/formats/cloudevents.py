@@ -75,7 +75,9 @@ def decoded(event: RecordedEvent) -> RecordedEvent:
         content = event.payload
         if event.payload is not None:
             if not isinstance(content, dict) or content.get("specversion") != _SPECVERSION or "data" not in content:
-                raise ValueError("it is said to be a CloudEvent, and holds no CloudEvents 1.0 envelope with data")
+                raise ValueError(
+                    "a header declares a CloudEvent, but the value is not a CloudEvents 1.0 envelope with data"
+                )
             content = content["data"]
         rest = {name: value for name, value in headers.items() if name != _CONTENT_TYPE}
         return replace(event, headers=rest, payload=content)

@@ -26,7 +26,7 @@ def check(text: str) -> str:
     """
     stripped = text.strip(" \t\r\n")
     if not stripped.startswith("{"):
-        raise _refusal("is no object")
+        raise _refusal("is not an object")
     _shape(json.loads(stripped, parse_int=_whole, parse_float=_fraction))
     return stripped
 
@@ -83,12 +83,12 @@ def _whole(digits: str) -> int:
 def _fraction(digits: str) -> float:
     number = float(digits)
     if len(digits) > _MAX_DIGITS or Decimal(digits) != Decimal(repr(number)):
-        raise _refusal("has a number that a double does not hold")
+        raise _refusal("has a number that a double cannot hold")
     return number
 
 
 def _refusal(what: str) -> EventError:
     return EventError(
-        f"the payload {what}, which Debezium's expansion does not carry",
-        hint="Write null for what is missing and a string for what is long; payload_type json takes any JSON.",
+        f"the payload {what}, which Debezium's expansion cannot encode",
+        hint="Use null for missing values and strings for long numbers; payload_type json accepts any JSON.",
     )

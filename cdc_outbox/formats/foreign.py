@@ -34,13 +34,12 @@ creation is the record's."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignOutbox:
-    """How to read the messages of an outbox that another program writes.
+    """How to read the messages of an outbox that another tool writes.
 
     Args:
-        default_type: The type of an event without one; it may contain ``{aggregate_type}``. With ``None`` such events
-            are unreadable, and parked: if only the header's name differs, a default type would find no handler, and the
-            events would count as applied.
-        id_header: Debezium's EventRouter always writes ``id``; other publishers may not.
+        default_type: The type of events without a type; may contain ``{aggregate_type}``. Default ``None``: such events
+            are parked, because an event whose type is in another header would otherwise find no handler and be skipped.
+        id_header: The header of the event's id. Debezium's EventRouter always writes ``id``; other relays may not.
     """
 
     default_type: str | None = None

@@ -30,7 +30,7 @@ from cdc_outbox.errors import EventError
 
 _NO_STRING_KEY = "the payload is not JSON: a key is not a string"
 _LONE_SURROGATE = "the payload contains a lone surrogate"
-_MAX_DEPTH_HINT = "Store a reference to what is deep or large, and fetch it separately."
+_MAX_DEPTH_HINT = "Store a reference to deep or large data, and fetch the data separately."
 
 
 @final
@@ -140,7 +140,7 @@ def _fields(value: Any) -> Any:  # noqa: ANN401 - models of any library
     except RecursionError:
         raise
     except Exception as error:  # models run code of their own, which may raise anything
-        raise EventError(f"{kind.__qualname__} cannot be made JSON: {type(error).__name__}") from error
+        raise EventError(f"{kind.__qualname__} cannot be encoded as JSON: {type(error).__name__}") from error
     raise EventError(f"the payload is not JSON: {kind.__qualname__} has no JSON form")
 
 
@@ -196,7 +196,7 @@ def _check_characters(text: str) -> None:
     if "\\u0000" in text or "\\ud" in text or "\\uD" in text:
         for escape in _ESCAPE.finditer(text):
             if escape["nul"]:
-                raise EventError("the payload contains a NUL, which PostgreSQL cannot read")
+                raise EventError("the payload contains a NUL, which PostgreSQL cannot store")
             if escape["surrogate"]:
                 raise EventError(_LONE_SURROGATE)
 
@@ -209,7 +209,7 @@ _ESCAPE = re.compile(
 
 def _parsed(text: str) -> object:
     if not text.strip():
-        raise EventError("the payload is an empty text, which is not JSON", hint="Did you mean TOMBSTONE or '\"\"'?")
+        raise EventError("the payload is an empty string, which is not JSON", hint="Did you mean TOMBSTONE or '\"\"'?")
     if text.startswith("\ufeff"):
         raise EventError("the payload starts with a byte order mark, which is not JSON")
     content: object = _DECODER.decode(text)

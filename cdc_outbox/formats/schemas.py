@@ -27,16 +27,16 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 class EventSchemas:
     """JSON Schemas, draft 2020-12, one for each event type and version.
 
-    They are compiled here, once, from copies. A ``$ref`` stays inside its own schema or names a part of JSON Schema
-    itself; no schema is ever downloaded. ``format`` describes and does not check, as in the draft.
+    Schemas are copied and compiled once. A ``$ref`` must lead to its own schema or to JSON Schema itself; nothing is
+    fetched. ``format`` is an annotation and is not checked, as in the draft.
 
     Args:
-        schemas: By event type and version; the version is ``None`` for events without the header
-            ``schema_version``. A type that has schemas for other versions only is refused, strict or not.
+        schemas: By event type and version; the version is ``None`` for events without the header ``schema_version``. An
+            event whose type has schemas for other versions only is always refused.
         strict: Refuse event types that have no schema.
 
     Raises:
-        ConfigError: A schema is not valid, or a reference in it does not exist.
+        ConfigError: A schema is invalid, or has an unresolvable reference.
     """
 
     schemas: Mapping[Key, Mapping[str, Any]]
@@ -51,11 +51,11 @@ class EventSchemas:
     def check(self, event: Event, text: str | bytes | None) -> None:
         """Refuse the event if its payload, as :func:`cdc_outbox.formats.payload.encode` returned it, breaks its schema.
 
-        A tombstone has no payload and keeps every schema.
+        A tombstone has no payload and is always valid.
 
         Raises:
-            EventError: The payload breaks the schema, is bytes where there is a schema, or there is no schema and
-                there should be. The message names places and keywords, never the content.
+            EventError: The payload violates its schema, is bytes although a schema exists, or has no schema although
+                one is required. The message names paths and keywords, never the content.
         """
         validator = None if text is None else self._validator_of(event)
         if text is None or validator is None:
@@ -72,7 +72,7 @@ class EventSchemas:
             keyword = "false" if error.schema is False else error.validator
             raise EventError(
                 f"the payload of {event.type} breaks its schema: {_path(error, validator.schema)} violates {keyword}",
-                hint=f"In the schema that is {_pointer(error)}, references followed.",
+                hint=f"In the schema, this is {_pointer(error)}, with references resolved.",
             )
 
     def _validator_of(self, event: Event) -> "Draft202012Validator | None":
@@ -83,10 +83,10 @@ class EventSchemas:
         if known:
             raise EventError(
                 f"{event.type} has no schema for {VERSION_HEADER} {version or 'none'}",
-                hint=f"There is one for {', '.join(known)}.",
+                hint=f"Schemas exist for {', '.join(known)}.",
             )
         if self.strict:
-            raise EventError(f"{event.type} has no schema", hint="Add one to EventSchemas, or leave strict out.")
+            raise EventError(f"{event.type} has no schema", hint="Add one to EventSchemas, or remove strict.")
         return None
 
 
@@ -100,7 +100,7 @@ def _compiled(key: Key, schema: Any) -> "Draft202012Validator":  # noqa: ANN401 
         case (str(event_type), None | str() as version):
             field = f"schemas[{event_type!r}, {version!r}]"
         case _:
-            raise ConfigError(f"{key!r} is not an event type and a version, both texts", field="schemas")
+            raise ConfigError(f"{key!r} must be an event type and a version, both str", field="schemas")
     try:
         for part in _parts(schema, field):
             Draft202012Validator.check_schema(part)
@@ -125,7 +125,7 @@ def _parts(schema: object, field: str) -> Iterator[Any]:
             continue
         seen.add(id(part))
         if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
-            raise ConfigError(f"the schema is not of draft 2020-12 but of {part['$schema']}", field=field)
+            raise ConfigError(f"the schema is of draft {part['$schema']}, not 2020-12", field=field)
         for reference in (part[keyword] for keyword in ("$ref", "$dynamicRef") if keyword in part):
             try:
                 found = resolver.lookup(reference)
@@ -133,7 +133,7 @@ def _parts(schema: object, field: str) -> Iterator[Any]:
                 raise ConfigError(
                     f"the schema refers to {reference!r}, which it does not contain",
                     field=field,
-                    hint="Nothing is fetched: put what is referred to into the schema's own $defs.",
+                    hint="References are not fetched: put the target into the schema's own $defs.",
                 ) from error
             yield found.contents
             pending.append((found.contents, found.resolver))

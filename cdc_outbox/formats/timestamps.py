@@ -32,7 +32,7 @@ def from_header(text: str) -> datetime:
             return _EPOCH + number * _MICROSECOND
         return _EPOCH + number // _NANOSECONDS_PER_MICROSECOND * _MICROSECOND
     except OverflowError as error:
-        raise ValueError("the time lies outside the calendar") from error
+        raise ValueError("the time is outside the calendar") from error
 
 
 def from_milliseconds(number: int) -> datetime:

@@ -13,16 +13,16 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import confluent
 
 _REFUSED = {
-    "allow.auto.create.topics": "a topic that was created by asking for it has the wrong number of partitions",
+    "allow.auto.create.topics": "a topic that is created automatically has the wrong number of partitions",
     "auto.commit.enable": "an offset may be committed only after its effects",
-    "auto.offset.reset": "a consumer that starts elsewhere than at the earliest offset skips events",
-    "bootstrap.servers": "it has a parameter of its own",
-    "default.topic.config": "what stands in it overrides everything else",
+    "auto.offset.reset": "a consumer that does not start at the earliest offset skips events",
+    "bootstrap.servers": "it has its own parameter",
+    "default.topic.config": "it would override every other setting",
     "enable.auto.commit": "an offset may be committed only after its effects",
     "enable.auto.offset.store": "an offset may be stored only after its effects",
-    "enable.partition.eof": "the consumer has no use for it",
+    "enable.partition.eof": "the consumer does not use it",
     "group.id": "it is the consumer's name",
-    "isolation.level": "what a producer aborted must not have effects",
+    "isolation.level": "effects of aborted producer transactions must not be applied",
     "metadata.broker.list": "it is another name of bootstrap.servers",
     "on_commit": "the consumer needs the answers itself",
 }
@@ -48,9 +48,9 @@ def refuse_settings(settings: Mapping[str, Any]) -> None:
 def _refusal(key: str, value: object) -> str:
     """Return why a setting is refused, empty if it is not."""
     if _RUNS_CODE.fullmatch(key):
-        return "librdkafka would load a library or start a program for it"
+        return "librdkafka would load a library or start a program"
     if _IN_A_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
-        return "librdkafka puts it into a shell command, and a shell reads more than a name in it"
+        return "librdkafka inserts it into a shell command, and a shell would interpret more than a name"
     return _REFUSED.get(key, "")
 
 

@@ -34,7 +34,7 @@ class Collection:
         if self._has_ended:
             raise OutboxError(
                 "the block of collect() has ended, so the event was not written",
-                hint="Add it inside the block, or by Outbox.add.",
+                hint="Add it inside the block, or with Outbox.add.",
             )
         self.events.extend(events)
 

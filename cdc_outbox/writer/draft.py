@@ -74,7 +74,7 @@ def draft(
     size = _size(encoded, table) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
-            f"payload, key and headers have {size:,} bytes, the limit is {max_message_bytes:,}",
+            f"payload, key and headers have {size:,} bytes; the limit is {max_message_bytes:,}",
             hint="Store the large part elsewhere and put a reference into the payload; or raise "
             "Outbox(max_message_bytes=…), max.message.bytes of the topic and the connector's "
             "producer.override.max.request.size.",
@@ -91,19 +91,19 @@ def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSc
     match table.payload_type, encoded:
         case PayloadType.JSON, bytes():
             raise EventError(
-                "the payload is bytes, and the table's payloads are JSON",
-                hint="Say `payload_type: bytes` in the spec, or decode the payload.",
+                "the payload is bytes, but the table's payloads are JSON",
+                hint="Set `payload_type: bytes` in the spec, or decode the payload.",
             )
         case PayloadType.EXPANDED, bytes():
-            raise EventError("the payload is bytes, and only JSON is expanded", hint="Decode the payload.")
+            raise EventError("the payload is bytes, but only JSON can be expanded", hint="Decode the payload.")
         case PayloadType.EXPANDED, str():
             return expansion.check(encoded)
         case PayloadType.BYTES, str():
             return encoded.encode()
         case _, None if table.format is EventFormat.ENVELOPE:
             raise EventError(
-                "a tombstone has no value, and an envelope is one",
-                hint="Write 'null' for JSON's null, or choose another format.",
+                "a tombstone has no value, but an envelope needs one",
+                hint="Use 'null' for JSON's null, or choose another format.",
             )
     return encoded
 
@@ -142,7 +142,7 @@ def _columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str
             column = f"; the column {header} is the header {table.headers[header]}" if header in table.headers else ""
             raise EventError(
                 f"the table has no column for the header {header!r}; {there}{column}",
-                hint="Name headers as the spec does: in outbox.headers the column stands first, and then its header.",
+                hint="Use the header names of the spec: outbox.headers maps columns to headers.",
             )
         _check_text(f"the header {header}", value, None)
     return header_columns(headers, table)
@@ -163,7 +163,7 @@ def _checked_id(event_id: str | None) -> str:
     try:
         return str(UUID(event_id))
     except (ValueError, AttributeError, TypeError) as error:
-        raise EventError(f"the id {event_id!r} is not a UUID as text") from error
+        raise EventError(f"the id {event_id!r} is not the text of a UUID") from error
 
 
 @lru_cache(maxsize=1_000)
@@ -175,16 +175,16 @@ def _check_name(field: str, value: str) -> None:
 def _check_text(field: str, value: object, limit: int | None) -> None:
     """Refuse what the database would refuse later, or what would make a message that nobody can read."""
     if not isinstance(value, str) or not value:
-        given = "an empty one" if value == "" else type(value).__name__
-        raise EventError(f"{field} must be a text that is not empty, not {given}")
+        given = "an empty string" if value == "" else type(value).__name__
+        raise EventError(f"{field} must be a non-empty str, not {given}")
     if "\0" in value:
-        raise EventError(f"{field} contains a NUL, which PostgreSQL does not store")
+        raise EventError(f"{field} contains a NUL, which PostgreSQL cannot store")
     try:
         size = len(value.encode())
     except UnicodeEncodeError as error:
         raise EventError(f"{field} contains a lone surrogate") from error
     if limit is not None and size > limit:
-        raise EventError(f"{field} has {size:,} bytes, the limit is {limit:,}")
+        raise EventError(f"{field} has {size:,} bytes; the limit is {limit:,}")
 
 
 def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[str, Any]:

@@ -66,11 +66,16 @@ def check_version(component: Component, version: int | None) -> Iterator[Finding
     newest, name = component.migrations[-1].version, str(component.tables[0])
     command = f"cdc-outbox init{' --inbox' * (component.kind == 'inbox')}"
     if version is None:
-        yield _error("DB343", name, "init never made these tables here.", f"Run `{command}`.")
+        yield _error("DB343", name, "`init` did not create these tables.", f"Run `{command}`.")
     elif version < newest:
-        yield _error("DB341", name, f"the tables have version {version}, the newest is {newest}.", f"Run `{command}`.")
+        yield _error(
+            "DB341",
+            name,
+            f"the tables have version {version}, and the newest version is {newest}.",
+            f"Run `{command}`.",
+        )
     elif version > newest:
-        message = f"the tables have version {version}, this release knows {newest}."
+        message = f"the tables have version {version}, and this release supports up to {newest}."
         yield _error("DB342", name, message, "Upgrade cdc-outbox.")
 
 
@@ -98,7 +103,7 @@ def check_outbox(
         yield _warning(
             "DB406",
             publication,
-            f"the publication carries {' and '.join(catalog.publication.also_publishes)} beside inserts.",
+            f"the publication publishes {' and '.join(catalog.publication.also_publishes)} in addition to inserts.",
             "alter publication … set (publish = 'insert')",
         )
 
@@ -115,13 +120,13 @@ def _check_columns(
         if given is None:
             continue
         if facts.declared not in given.type.split(" or "):
-            yield _error("DB311", location, f"its type is {facts.declared}.", f"init makes it {given.type}.")
+            yield _error("DB311", location, f"the type is {facts.declared}.", f"`init` creates it as {given.type}.")
         if facts.not_null != given.not_null:
             state, other = ("not null", "nullable") if facts.not_null else ("nullable", "not null")
-            yield _error("DB306", location, f"it is {state}.", f"init makes it {other}.")
+            yield _error("DB306", location, f"the column is {state}.", f"`init` creates it {other}.")
         if not _is_same_default(given.default, facts.default, shape):
-            remedy = f"init gives it {given.default or 'none'}."
-            yield _error("DB307", location, f"its default is {facts.default or 'missing'}.", remedy)
+            remedy = f"`init` sets {given.default or 'none'}."
+            yield _error("DB307", location, f"the default is {facts.default or 'missing'}.", remedy)
 
 
 def _is_same_default(wanted: str, found: str, shape: OutboxShape) -> bool:
@@ -137,8 +142,8 @@ def _check_foreign_columns(table: TableName, wanted: Mapping[str, ColumnFacts], 
             yield _error(
                 "DB309",
                 f"{table}.{column}",
-                "no writer fills this column, and it takes no event without a value.",
-                "Drop it, let it be null, or give it a default.",
+                "the column requires a value, and the writer does not set one.",
+                "Drop the column, make it nullable, or give it a default.",
             )
 
 
@@ -151,8 +156,8 @@ def _check_key(table: TableName, key: tuple[str, ...], found: TableFacts) -> Ite
         if not index.is_valid:
             yield _error("DB310", f"{table}.{index.name}", "the index is invalid.", "reindex index concurrently …")
         elif index.is_unique and not index.is_primary:
-            message = "events may fail on this unique index, and the business transaction with them."
-            yield _warning("DB312", f"{table}.{index.name}", message, "Drop it, or know why it is there.")
+            message = "an event that violates this unique index fails, and the business transaction with it."
+            yield _warning("DB312", f"{table}.{index.name}", message, "Drop the index, or keep it if it is intended.")
 
 
 def _check_partitions(table: OutboxTable, found: TableFacts, now: datetime) -> Iterator[Finding]:
@@ -160,16 +165,21 @@ def _check_partitions(table: OutboxTable, found: TableFacts, now: datetime) -> I
     wanted = "" if table.partitions is None else f"RANGE ({table.columns.id})"
     if found.partition_key.replace('"', "") != wanted:
         state = f"partitioned by {found.partition_key}" if found.partition_key else "not partitioned"
-        said = "not partitioned" if table.partitions is None else f"partitioned by {table.partitions}"
+        wanted_state = "not partitioned" if table.partitions is None else f"partitioned by {table.partitions}"
         yield _error(
-            "DB351", name, f"the table is {state}, the spec says {said}.", "Correct the spec, or make it anew."
+            "DB351",
+            name,
+            f"the table is {state}; according to the spec it must be {wanted_state}.",
+            "Correct the spec, or create another table.",
         )
     elif wanted and "DEFAULT" not in found.bounds.values():
-        message = "there is no default partition: an event without a partition fails its business transaction."
+        message = "the default partition is missing: an event without a partition fails its business transaction."
         yield _error("DB352", name, message, f"create table {table.rest.quoted} partition of … default")
     for missing, _ in missing_partitions(list(wanted_partitions(table, now, ahead=1))[1:], found.bounds):
-        message = f"there is no {missing.table.name}: events of that time would have no partition of their own."
-        yield _warning("DB353", name, message, "Run `cdc-outbox partitions`, and again before they run out.")
+        message = (
+            f"the partition {missing.table.name} does not exist: events of that time would go to the default partition."
+        )
+        yield _warning("DB353", name, message, "Run `cdc-outbox partitions` regularly.")
 
 
 def _check_settings(
@@ -177,18 +187,18 @@ def _check_settings(
 ) -> Iterator[Finding]:
     for setting, value in wanted.items():
         if found.settings.get(setting) != value:
-            say = _error if setting in shape.vital else _warning
-            message = f"{setting} is {found.settings.get(setting, 'not set')}, init sets {value}."
-            yield say("DB324", f"{table}.{setting}", message, shape.setting_remedy)
+            report = _error if setting in shape.vital else _warning
+            message = f"{setting} is {found.settings.get(setting, 'not set')}, and `init` sets {value}."
+            yield report("DB324", f"{table}.{setting}", message, shape.setting_remedy)
 
 
 def _check_heads(table: TableName, shape: OutboxShape, heads: TableFacts | None) -> Iterator[Finding]:
     if heads is None:
-        yield _error("DB321", str(table), "the head table does not exist.", "Run `cdc-outbox init`.")
+        yield _error("DB321", str(table), "the heads table does not exist.", "Run `cdc-outbox init`.")
         return
     wanted = heads_columns(table.dialect)
     for column in _missing(wanted, heads):
-        yield _error("DB322", f"{table}.{column}", "the column does not exist.", "Make the head table anew.")
+        yield _error("DB322", f"{table}.{column}", "the column does not exist.", "Create the heads table again.")
     yield from _check_columns(table, wanted, shape, heads)
     yield from _check_key(table, shape.key, heads)
     yield from _check_settings(table, shape.heads_settings, shape, heads)
@@ -202,10 +212,10 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
         return
     location = f"{table.heads_in(catalog.dialect)}.source"
     if heads != outbox:
-        message = f"the heads' source is {heads!r}, the outbox's {outbox!r}."
-        yield _error("DB332", location, message, "Give both columns the same default, the younger one.")
+        message = f"the source of the heads table is {heads!r}, and that of the outbox is {outbox!r}."
+        yield _error("DB332", location, message, "Set both defaults to the newer source.")
     if Source.parse(heads) is None:
-        yield _error("DB331", location, f"the source {heads!r} has no incarnation.", f"init makes it {first_source}.")
+        yield _error("DB331", location, f"the source {heads!r} has no incarnation.", f"`init` sets {first_source}.")
     yield from check_source(table, first_source, heads, catalog.dialect)
 
 
@@ -216,18 +226,18 @@ def check_source(table: OutboxTable, first_source: str, found: str | None, diale
         yield _error(
             "DB333",
             f"{table.heads_in(dialect)}.source",
-            f"the table's source is {found}, the spec says {wanted.name}.",
-            f"If the spec was renamed, write `source: {known.name}` into it. To number events anew, run "
+            f"the source of the table is {found}, and the spec sets {wanted.name}.",
+            f"If the spec was renamed, set `source: {known.name}` in it. To start numbers again, run "
             f"`cdc-outbox init --new-incarnation --from-source {found}`.",
         )
 
 
 def lost_heads(heads: TableName, source: str) -> Finding:
-    """Return the finding for a head table that was emptied: numbers that were given out would be given out again."""
+    """Return the finding for an empty heads table: sequence numbers would be assigned a second time."""
     return _error(
         "DB325",
         str(heads),
-        f"it has no number of {source}, and the outbox has numbered events: each aggregate would begin at 1 again.",
+        f"the table has no number of {source}, and the outbox has numbered events: aggregates would start at 1 again.",
         f"Run `cdc-outbox init --new-incarnation --from-source {source}`.",
     )
 

@@ -60,4 +60,4 @@ def _error_of(error: BaseException, insertion: Insertion) -> CdcOutboxError | No
     if ours is None or ours.sqlstate != UNIQUE_VIOLATION or not given:
         return ours
     which = "one of these events" if insertion.drafts[1:] else f"an event with the id {given[0].id}"
-    return DuplicateEventError(f"{which} is in the outbox already")
+    return DuplicateEventError(f"{which} is already in the outbox")

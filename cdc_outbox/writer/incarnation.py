@@ -50,7 +50,7 @@ def next_source(current: str, *, before: str, after: str | None, first_source: s
     """
     old, first = Source.parse(before), Source.parse(first_source)
     if first is None:
-        raise ConfigError(f"{first_source!r} is no source", field="source")
+        raise ConfigError(f"{first_source!r} is not a source", field="source")
     same = old is not None and old.name == first.name
     least = Source(first.name, old.incarnation + 1 if old is not None and same else 1)
     new = least if after is None else Source.parse(after)
@@ -62,7 +62,7 @@ def next_source(current: str, *, before: str, after: str | None, first_source: s
     if current != before:
         raise OutboxError(
             f"the source is {current}, not {before}; nothing was changed",
-            hint="Find out who changed it, and say --from-source what it is now if it must change again.",
+            hint=f"Find out what changed it; if it must change again, give --from-source {current}.",
         )
     return str(new)
 
@@ -138,8 +138,8 @@ def _refuse_to_lose(table: TableName, wanted: Collection[str], catalog: Catalog)
     if more or less:
         state = f"has {', '.join(more)}" if more else f"lacks {', '.join(less)}"
         raise OutboxError(
-            f"{table} must be made anew for another source, and {state}; nothing was changed",
-            hint="Drop what init did not make, or run `cdc-outbox init` for what is missing, and make the rest again.",
+            f"{table} must be created again for another source, but {state}; nothing was changed",
+            hint="Drop what init did not create; run `cdc-outbox init` for missing parts, and create the rest again.",
         )
 
 
@@ -153,8 +153,8 @@ def _follow(table: OutboxTable, catalog: Catalog, before: str, after: str | None
     current = read_source(table, catalog)
     if current is None:
         raise OutboxError(
-            f"there are no sequences for {table.table}, so it needs no incarnations",
-            hint="Leave out --new-incarnation.",
+            f"{table.table} has no sequence numbers, so it needs no incarnations",
+            hint="Omit --new-incarnation.",
         )
     return next_source(current, before=before, after=after, first_source=first_source)
 

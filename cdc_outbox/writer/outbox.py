@@ -35,7 +35,7 @@ MAX_MESSAGE_BYTES = 1_000_000
 task, and everything behind it waits. The rest is for the headers that every event has."""
 
 
-_SPEC_HINT = 'Read a spec by load_spec: Outbox(spec=load_spec("connectors/orders.yaml")).'
+_SPEC_HINT = 'Read a spec with load_spec: Outbox(spec=load_spec("connectors/orders.yaml")).'
 
 PublicationPolicy = Callable[[Event], bool]
 """Decides whether an event is written."""
@@ -145,17 +145,17 @@ class _Outbox:
 class Outbox(_Outbox):
     """Write events into an outbox table.
 
-    An outbox holds no connection and no state; one object serves every thread.
+    An outbox has no connection and no state; all threads can share one object.
 
     Args:
-        spec: The pipeline's, by :func:`~cdc_outbox.load_spec`: the table, columns, mode, headers and format that the
-            connector reads, and the aggregate types with their numbers.
-        table: Without a spec: the table to write to, by default ``public.outbox``.
-        contract: Without a spec: the aggregate types with their numbers; needs ``table``, and both must agree. Without
-            a contract, every type is accepted and numbered without gaps.
-        max_message_bytes: The maximum of one event's payload, key and own headers together; ``None`` means no limit.
-        schemas: Schemas of payloads, by event type and version.
-        policy: Decides which events are written; ``add`` returns a declined event with ``is_written`` false.
+        spec: The pipeline's spec, from :func:`~cdc_outbox.load_spec`. It sets table, columns, mode, headers, format,
+            and the aggregate types with their numbering.
+        table: Without a spec: the table to write to. Default: ``public.outbox``.
+        contract: Without a spec: the aggregate types and their numbering; needs ``table``, and both must agree.
+            Default: every type is accepted and numbered gaplessly.
+        max_message_bytes: The limit for one event's payload, key and own headers together; ``None`` means no limit.
+        schemas: Schemas by which payloads are checked, by event type and version.
+        policy: Decides which events are written; a declined event is returned with ``is_written`` false.
 
     Raises:
         ConfigError: ``table`` or ``contract`` with a spec, a contract without a table, or the two do not agree.
@@ -167,14 +167,14 @@ class Outbox(_Outbox):
     def add(self, connection: AnyConnection, event: Event) -> RecordedEvent:
         """Write one event and return it with its id, sequence, source and time.
 
-        The event exists if and only if the caller's transaction commits. Writers of one aggregate wait for each
-        other from here to the commit, so add last. The connection is neither committed nor closed.
+        The event exists if and only if the caller's transaction commits. From this call to the commit, other writers of
+        the same aggregate wait, so add events last. The connection is neither committed nor closed.
 
         Raises:
             NotInTransactionError: The connection is in autocommit mode and no transaction is open.
-            EventError: The event cannot be written; the transaction is unchanged.
-            StaleSequenceError: The event has its own sequence, and the aggregate has reached it already.
-            DuplicateEventError: The event has its own id, and the outbox has a row with it.
+            EventError: The event cannot be written; the transaction is as it was.
+            StaleSequenceError: The event has its own sequence number, which the aggregate has already reached.
+            DuplicateEventError: The event has its own id, which the outbox already contains.
             DatabaseError: The database refused, and on PostgreSQL the transaction is aborted; the driver's own error
                 is the cause. If ``retryable``, the whole transaction may be repeated:
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
@@ -185,8 +185,8 @@ class Outbox(_Outbox):
     def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events and return them as :meth:`add` does, in the same order.
 
-        On PostgreSQL it is one statement for all events of one sequence mode. Aggregates are locked in one order, so
-        that two calls never deadlock. Two calls in one transaction may, so use one call, or :meth:`collect`.
+        On PostgreSQL, one statement writes all events of a sequence mode. Aggregates are locked in a fixed order, so
+        that two calls never deadlock; several calls in one transaction may, so make one call, or use :meth:`collect`.
 
         Raises:
             NotInTransactionError: As :meth:`add`.
@@ -199,8 +199,8 @@ class Outbox(_Outbox):
     def collect(self, connection: AnyConnection) -> Iterator[Collection]:
         """Collect a transaction's events in a ``with`` block, and write them together at its end.
 
-        Open it inside the transaction. :attr:`Collection.written` has the written events afterwards. If the block ends
-        with an exception, it writes nothing.
+        Open it inside the transaction. Afterwards :attr:`Collection.written` has the written events. If an exception
+        leaves the block, nothing is written.
 
         Raises:
             NotInTransactionError: As :meth:`add`, at the start and at the end.
@@ -270,8 +270,8 @@ def _table_and_contract(
     """Return where to write and what is promised, and refuse what would write past the connector."""
     if spec is not None:
         if table is not None or contract is not None:
-            hint = "Leave out table and contract: the spec has both."
-            raise ConfigError("a spec goes with neither table nor contract", field="Outbox.spec", hint=hint)
+            hint = "Remove table and contract: the spec has both."
+            raise ConfigError("spec cannot be combined with table or contract", field="Outbox.spec", hint=hint)
         given: Any = spec  # anything may be passed
         table, contract = getattr(given, "outbox", given), getattr(given, "contract", given)
     for name, value, kind in (("table", table, OutboxTable), ("contract", contract, WireContract)):
@@ -280,8 +280,10 @@ def _table_and_contract(
             wanted, field = (wanted, name) if spec is None else ("spec must be a Spec", "spec")
             raise ConfigError(f"{wanted}, not {type(value).__name__}", field=f"Outbox.{field}", hint=_SPEC_HINT)
     if contract is not None and table is None:
-        hint = "Pass the spec: Outbox(spec=...). Without one, pass the table too: Outbox(table=..., contract=...)."
-        raise ConfigError("a contract does not say where the connector reads", field="Outbox.table", hint=hint)
+        hint = "Pass the spec: Outbox(spec=...). Without a spec, pass the table too: Outbox(table=..., contract=...)."
+        raise ConfigError(
+            "a contract does not contain the table that the connector reads", field="Outbox.table", hint=hint
+        )
     table = table or OutboxTable()
     if spec is None and contract is not None:
         _refuse_disagreement(table, contract)
@@ -293,14 +295,14 @@ def _refuse_disagreement(table: OutboxTable, contract: WireContract) -> None:
         ours, theirs = getattr(table, option), getattr(contract, option)
         if ours is not theirs:
             raise ConfigError(
-                f"the table's {option} is {ours}, the contract's {theirs}",
+                f"the table's {option} is {ours}, but the contract's is {theirs}",
                 field=f"contract.{option}",
                 hint="Pass their spec instead: Outbox(spec=...).",
             )
     ours, theirs = set(table.headers.values()), set(contract.extra_headers)
     if ours != theirs:
         raise ConfigError(
-            f"the table has columns for the headers {_listed(ours)}, the contract names {_listed(theirs)}",
+            f"the table has columns for the headers {_listed(ours)}, but the contract names {_listed(theirs)}",
             field="contract.extra_headers",
             hint="Pass their spec instead: Outbox(spec=...).",
         )
@@ -313,8 +315,8 @@ def _listed(names: Iterable[str]) -> str:
 def _checked(event: Event) -> Event:
     """Return what is an event; anything else is often the connection, passed in the wrong place."""
     if not isinstance(event, Event):
-        hint = "Make an Event of it." if isinstance(event, RecordedEvent) else "Pass the connection first."
-        raise EventError(f"an Event is wanted, not {type(event).__name__}", hint=hint)
+        hint = "Pass an Event." if isinstance(event, RecordedEvent) else "Pass the connection first."
+        raise EventError(f"event must be an Event, not {type(event).__name__}", hint=hint)
     return event
 
 

@@ -114,7 +114,7 @@ class OutboxStatements:
         for draft in insertion.drafts:
             if draft.id not in by_id:
                 raise StaleSequenceError(
-                    f"{draft.event} was not written: its aggregate is at this sequence or above it"
+                    f"{draft.event} was not written: its aggregate is already at this sequence or above"
                 )
         return [_completed(draft, *by_id[draft.id]) for draft in insertion.drafts]
 
@@ -153,18 +153,18 @@ class OutboxStatements:
         except ConfigError as error:
             raise EventError(str(error), hint=error.hint) from error
         if mode.is_numbered and not self.table.is_numbered:
-            raise EventError(f"{event.aggregate_type} is numbered, and the table has no columns for that")
+            raise EventError(f"{event.aggregate_type} is numbered, but the table has no columns for that")
         if mode.is_gapless and event.id is not None and not self.table.mode.keeps_rows:
             raise EventError(
-                f"no row stays in the mode {self.table.mode}, so nothing tells that {event.id} was written before: it "
-                "would get a second number",
-                hint="Leave Event.id out; or number the type by the caller (sequence: increasing) or not at all.",
+                f"the mode {self.table.mode} keeps no rows, so an earlier write of {event.id} cannot be detected: it "
+                "would get a second sequence number",
+                hint="Leave Event.id unset; or number the type by the caller (sequence: increasing) or not at all.",
             )
         if mode.is_given_by_caller:
             if not isinstance(event.sequence, int) or not 0 < event.sequence < 2**63:
                 raise EventError(f"{event.aggregate_type} is {mode}: give each event its sequence, from 1 upwards")
         elif event.sequence is not None:
-            raise EventError("the sequence is the writer's to give", hint="Leave Event.sequence out.")
+            raise EventError("the writer assigns the sequence", hint="Leave Event.sequence unset.")
         return mode
 
     def _refuse_descents(self, events: Sequence[Event]) -> None:

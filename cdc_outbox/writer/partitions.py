@@ -114,7 +114,7 @@ def _add(
     """Create a partition in the transaction that is open, if it is missing and nothing is in the way."""
     found = Catalog(connection, driver).find_table(table.table)
     for missing, overlapping in missing_partitions([partition], found.bounds if found else {}):
-        obstacle = f"{overlapping} takes a part of its time already" if overlapping else ""
+        obstacle = f"{overlapping} already covers a part of its time" if overlapping else ""
         yield PartitionStep(missing, obstacle or _create(connection, driver, table, missing))
 
 
@@ -128,11 +128,11 @@ def _create(connection: AnyConnection, driver: Driver, table: OutboxTable, parti
         "to_literal": literal(str(partition.ids.end)),
     }
     if Catalog(connection, driver).exists(partition.table):
-        return "a table of its name is there, and is no partition"
+        return "a table with its name exists, but is not a partition"
     driver.fetch(connection, files["lock_rest"].render(names))
     [(rows,)] = driver.fetch(connection, files["count_rest"].render(names))
     if rows:
-        return f"{table.rest} holds {rows:,} event{'s' * (rows != 1)} of its time already"
+        return f"{table.rest} already holds {rows:,} event{'s' * (rows != 1)} of its time"
     for name in ("create_partition", "attach_partition"):
         driver.fetch(connection, files[name].render(names))
     return ""
