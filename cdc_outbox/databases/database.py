@@ -68,9 +68,9 @@ class DatabaseKind(StrEnum):
         """
         if self.known_dialect is None:
             raise ConfigError(
-                f"of {self} nothing but the connector is known here",
+                f"cdc-outbox supports only the connector of {self}",
                 field="database.kind",
-                hint="`cdc-outbox render`, `lint` and `simulate` take such a spec.",
+                hint="`cdc-outbox render`, `lint` and `simulate` accept this spec.",
             )
         return self.known_dialect
 
@@ -154,7 +154,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
         _refuse(kind, content, {"host", "port"}, "is reached by its connection string")
         _refuse_half_a_login(content)
     has_slot = kind is DatabaseKind.POSTGRESQL
-    _refuse(kind, content, {key for key, known in _OWN.items() if kind not in known}, "has no such thing")
+    _refuse(kind, content, {key for key, known in _OWN.items() if kind not in known}, "does not support this key")
     default_name = default_identifier(pipeline)
     slot, publication = (content.get(key, default_name) if has_slot else "" for key in ("slot", "publication"))
     # A table checks its names itself; these are checked here, before anything is done with them.
@@ -188,14 +188,18 @@ _OWN = {
 def _refuse_half_a_login(content: Mapping[str, Any]) -> None:
     for key, other in (("user", "password"), ("password", "user")):
         if key in content and other not in content:
-            hint = f"Write database.{other} too, or leave both to the connection string."
-            raise ConfigError(f"a {key} without a {other} logs no client in", field=f"database.{key}", hint=hint)
+            hint = f"Set database.{other} too, or leave both to the connection string."
+            raise ConfigError(
+                f"database.{key} is useless without database.{other}: a client needs both to log in",
+                field=f"database.{key}",
+                hint=hint,
+            )
 
 
 def _refuse(kind: DatabaseKind, content: Mapping[str, Any], keys: set[str], reason: str) -> None:
     for key in content:
         if key in keys:
-            raise ConfigError(f"{kind} {reason}", field=f"database.{key}", hint=f"Leave out database.{key}.")
+            raise ConfigError(f"{kind} {reason}", field=f"database.{key}", hint=f"Remove database.{key}.")
 
 
 def default_identifier(pipeline: str) -> str:

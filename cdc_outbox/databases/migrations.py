@@ -128,9 +128,9 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
     newest = migrations[-1].version
     if current > newest:
         raise ConfigError(
-            f"the tables have version {current}, this release knows {newest}",
-            hint="Upgrade cdc-outbox before you change these tables. "
-            "Tables that an unreleased cdc-outbox made cannot be upgraded: make new ones in another schema.",
+            f"the tables have version {current}, but this release supports up to {newest}",
+            hint="Upgrade cdc-outbox before you change these tables. Tables of an unreleased cdc-outbox "
+            "cannot be upgraded: create new ones in another schema.",
         )
     return tuple(step for step in migrations if step.version > current)
 
@@ -177,7 +177,7 @@ def turn(execute: Execute, dialect: Dialect) -> Iterator[None]:
     with fixed_settings(execute, dialect):
         rows = execute(statements["lock"].text) if "lock" in statements else []
         if "unlock" in statements and rows != [(1,)]:
-            raise OutboxError("another upgrade has the lock", hint="Wait for its end, or end its session.")
+            raise OutboxError("another upgrade holds the lock", hint="Wait until it ends, or end its session.")
         try:
             for sql in _rendered(statements, "limit", {}):
                 execute(sql)
@@ -226,8 +226,8 @@ def _refuse_foreign_tables(execute: Execute, component: Component) -> None:
     for table in component.tables:
         if exists(execute, table):
             raise OutboxError(
-                f"{table} exists already, and cdc-outbox did not make it",
-                hint="Choose another name, or drop it if it is not needed.",
+                f"{table} already exists, but cdc-outbox did not create it",
+                hint="Choose another name, or drop the table if it is not needed.",
             )
 
 
@@ -248,8 +248,8 @@ def drop(execute: Execute, component: Component, *, force: bool = False) -> None
         for table in component.tables:
             if not force and exists(execute, table) and execute(statements["used"].render(_named(table)))[0][0]:
                 raise OutboxError(
-                    f"{table} has rows, and with it would go what they say; nothing was dropped",
-                    hint="Say force=True if they are not needed: numbers that were given out would be given out again.",
+                    f"{table} has rows, whose information would be lost; nothing was dropped",
+                    hint="If the rows are not needed, pass force=True; sequence numbers would then be assigned again.",
                 )
         for sql in drop_statements(component):
             execute(sql)

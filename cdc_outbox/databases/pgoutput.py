@@ -38,7 +38,7 @@ def inserted_values(message: bytes) -> list[bytes | None] | None:
         else:
             raise DecodeError(f"column {len(values) + 1} of an Insert message is of the unexpected kind {kind!r}")
     if at != len(message):
-        raise DecodeError(f"an Insert message goes on for {len(message) - at} bytes after its last column")
+        raise DecodeError(f"an Insert message continues for {len(message) - at} bytes after its last column")
     return values
 
 
@@ -64,7 +64,7 @@ def emitted_content(message: bytes, prefix: str) -> bytes | None:
     at = start + len(prefix.encode()) + 1
     content = _take(message, at + 4, int.from_bytes(_take(message, at, 4)))
     if at + 4 + len(content) != len(message):
-        raise DecodeError("a logical message goes on after its content")
+        raise DecodeError("a logical message continues after its content")
     return content
 
 

@@ -30,13 +30,13 @@ def refuse_controls(name: str) -> None:
         ConfigError: It holds a control character, a line separator, or what turns the direction of writing.
     """
     if has_controls(name):
-        raise ConfigError(f"the name {name!a} holds a control character", hint="Choose a name of visible characters.")
+        raise ConfigError(f"the name {name!a} contains a control character", hint="Use visible characters only.")
 
 
 def literal(text: str) -> str:
     """Return the text as an SQL string constant, for statements that take no parameters (DDL)."""
     if "\0" in text:
-        raise ConfigError("a NUL cannot stand in SQL")
+        raise ConfigError("SQL cannot contain a NUL")
     return "'" + text.replace("'", "''") + "'"
 
 

@@ -166,7 +166,7 @@ class RoleFacts:
 
 
 def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
-    """Return what a role may not and should, and what it may and should not."""
+    """Return the privileges that a role lacks, and those that it does not need."""
     if facts is None:
         yield _finding("DB211", Severity.ERROR, role.name, "the role does not exist.")
         return
@@ -175,33 +175,33 @@ def check_role(role: Role, facts: RoleFacts | None) -> Iterator[Finding]:
         wanted = [privilege for privilege in role.privileges if privilege.table == table]
         missing = [str(privilege) for privilege in wanted if not _is_held(privilege, actions, columns)]
         if missing:
-            message = f"it may not {', '.join(missing)} on {table}."
+            message = f"the role lacks {', '.join(missing)} on {table}."
             yield _finding("DB212", Severity.ERROR, role.name, message)
         more = list(_more(wanted, actions, columns))
-        # What a member may beyond comes with its membership.
+        # A member has additional privileges through its membership.
         if more and role.member_of is None:
-            message = f"it may {', '.join(more)} on {table}, and need not."
-            yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke that.")
+            message = f"the role does not need {', '.join(more)} on {table}."
+            yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke the privilege.")
     missing = [action for action in role.everywhere if action not in facts.everywhere]
     if missing:
-        yield _finding("DB212", Severity.ERROR, role.name, f"it may not {', '.join(missing)} on *.*.")
+        yield _finding("DB212", Severity.ERROR, role.name, f"the role lacks {', '.join(missing)} on *.*.")
     more = sorted(facts.everywhere.difference(role.everywhere))
     if more:
-        message = f"it may {', '.join(more)} on *.*, and need not."
-        yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke that.")
+        message = f"the role does not need {', '.join(more)} on *.*."
+        yield _finding("DB213", Severity.WARNING, role.name, message, "Revoke the privilege.")
     yield from _check_membership(role, facts)
 
 
 def _check_membership(role: Role, facts: RoleFacts) -> Iterator[Finding]:
-    """Return what a role may not do for want of being a member, a caller or an owner."""
+    """Return missing memberships, missing rights to execute functions, and tables of other owners."""
     for function in facts.not_callable:
-        yield _finding("DB212", Severity.ERROR, role.name, f"it may not execute {function}.")
+        yield _finding("DB212", Severity.ERROR, role.name, f"the role cannot execute {function}.")
     if not facts.is_member:
-        message = f"it is no member of {role.member_of}, and can drop none of its tables."
+        message = f"the role is not a member of {role.member_of}, so it cannot drop its tables."
         yield _finding("DB215", Severity.WARNING, role.name, message)
     for table, owner in facts.owners.items():
         if owner != role.name:
-            message = f"it cannot upgrade {table}, which belongs to {owner}."
+            message = f"the role cannot upgrade {table}, which belongs to {owner}."
             yield _finding("DB214", Severity.ERROR, role.name, message)
 
 
@@ -221,7 +221,11 @@ def _more(wanted: Iterable[Privilege], actions: frozenset[str], columns: Mapping
 
 
 def _finding(
-    code: str, severity: Severity, role: str, message: str, remedy: str = "Run what `cdc-outbox init --grants` prints."
+    code: str,
+    severity: Severity,
+    role: str,
+    message: str,
+    remedy: str = "Run the statements that `cdc-outbox init --grants` prints.",
 ) -> Finding:
     location = Location(document="database", path=role)
     return Finding(code=code, severity=severity, location=location, message=message, remedy=remedy)

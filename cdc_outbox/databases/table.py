@@ -60,12 +60,12 @@ class TableName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxColumns(ColumnNames):
-    """The outbox's column names, by content; the defaults are Debezium's if it has one.
+    """The outbox's column names, by what they hold; the defaults are Debezium's where it has one.
 
     Args:
-        sequence: ``None`` if an adopted table has none; its events are not numbered then.
+        sequence: ``None`` for an adopted table without this column; its events are not numbered.
         source: ``None`` likewise.
-        created_at: ``None`` likewise; the record's timestamp is the connector's then.
+        created_at: ``None`` likewise; the record's timestamp is then the connector's time.
     """
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class OutboxColumns(ColumnNames):
             quote(column)
             if column in roles:
                 raise ConfigError(
-                    f"the column {column!r} cannot hold both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
+                    f"the column {column!r} cannot be both {roles[column]} and {role}", field=f"OutboxColumns.{role}"
                 )
             roles[column] = role
 
@@ -93,7 +93,7 @@ class OutboxTable:
         headers: Header column → header of the message; text columns that may be null.
         format: What the writer adds to each event; it has header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
-        adopted: Whether another program made it. This package then only writes events to it.
+        adopted: Whether another tool created it. Such a table is never changed; only events are written to it.
         capitals: Whether the columns that the format adds are in capital letters, as Oracle's are.
     """
 
@@ -111,19 +111,19 @@ class OutboxTable:
     def __post_init__(self) -> None:
         _ = self.table  # which checks both names
         if self.adopted and self.partitions is not None:
-            raise ConfigError("an adopted table's partitions are its owner's", field="partitions")
+            raise ConfigError("the partitions of an adopted table belong to its owner", field="partitions")
         if self.mode is OutboxMode.MESSAGE:
             self._refuse_what_messages_cannot()
         refuse_together(self.mode, self.payload_type, self.format)
         if self.format is EventFormat.CLOUDEVENTS_BINARY and not self.is_numbered:
-            raise ConfigError("CloudEvents have a source, and the table has no columns for one", field="format")
+            raise ConfigError("CloudEvents need a source, but the table has no columns for it", field="format")
         taken = {column: role for role, column in self.columns.names().items()}
         taken |= dict.fromkeys(self._format_columns, f"format {self.format}")
         for column in self.headers:
             if not HEADER_COLUMN.fullmatch(column):
-                reason = "is not named with letters, digits and underscores"
+                reason = "must consist of letters, digits and underscores"
             elif column in taken:
-                reason = f"belongs to the {taken[column]} already"
+                reason = f"already belongs to the {taken[column]}"
             else:
                 continue
             raise ConfigError(f"the header column {column!r} {reason}", field="headers")
@@ -131,7 +131,7 @@ class OutboxTable:
     def _refuse_what_messages_cannot(self) -> None:
         if self.adopted or self.partitions is not None:
             field = "columns" if self.adopted else "partitions"
-            raise ConfigError("logical messages need no table, to adopt or to partition", field=field)
+            raise ConfigError("logical messages have no table to adopt or partition", field=field)
 
     def refuse_elsewhere(self, database: str) -> None:
         """Refuse a database that cannot have such an outbox.

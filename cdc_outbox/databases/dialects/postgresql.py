@@ -33,7 +33,7 @@ FEATURES = DialectFeatures(
     header_type="text",
     time_text=_time_text,
     names_transactions=True,
-    password_note=comment("Passwords are yours to set: alter role … password '…', or \\password in psql."),
+    password_note=comment("Set the passwords yourself: alter role … password '…', or \\password in psql."),
     script_frame=(
         # See migrations.fixed_settings; here the transaction is the script's own.
         "begin;\n\nset local search_path = pg_catalog, pg_temp;\nset local row_security = off;",

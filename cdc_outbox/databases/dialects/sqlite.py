@@ -33,6 +33,6 @@ FEATURES = DialectFeatures(
         settings={"strict": "1"},
         heads_settings={"strict": "1"},
         vital=frozenset({"strict"}),  # without it a type is a wish: a text becomes a number where it looks like one
-        setting_remedy="Make the table anew.",
+        setting_remedy="Create the table again.",
     ),
 )

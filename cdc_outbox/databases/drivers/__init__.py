@@ -226,7 +226,7 @@ def sqlstate_of(error: BaseException) -> str:
 def database_error(error: BaseException) -> DatabaseError | None:
     """Return our error for any of a driver's; ``None`` for one of ours, an interruption or a bug."""
     if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
-        return TransactionConflictError("an answer of the server was waited for longer than the connection allows")
+        return TransactionConflictError("the server did not answer within the connection's time limit")
     if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
         return DatabaseUnavailableError("the connection broke")
     if not is_of_driver(error):
@@ -284,20 +284,20 @@ def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:
     wanted = "an asynchronous" if asynchronous else "a synchronous"
     return OutboxError(
         f"{_name(type(connection))} is not {wanted} connection",
-        hint="Outbox takes synchronous connections, AsyncOutbox asynchronous ones; a pool is asked for a connection.",
+        hint="Outbox takes synchronous connections, AsyncOutbox asynchronous ones; get a connection from a pool first.",
     )
 
 
 def _joins_only(connection: object, others: str) -> OutboxError:
     name = _name(type(connection))
-    return OutboxError(f"the transactions of a {name} are opened by its own methods only", hint=f"Pass {others}.")
+    return OutboxError(f"only the methods of a {name} can open its transactions", hint=f"Pass {others}.")
 
 
 def _module(connection: object) -> ModuleType:
     module = _find_module(type(connection))
     if module is None:
         raise OutboxError(
-            f"{_name(type(connection))} is not a connection that is known here",
+            f"{_name(type(connection))} is not a supported connection",
             hint=f"Pass a connection of {', '.join(sorted({*_DRIVERS, *_registered()}))}.",
         )
     return module

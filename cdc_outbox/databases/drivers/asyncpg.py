@@ -104,7 +104,7 @@ class Asyncpg(AsyncSendsAtOnce):
         refuse_commit(self.state(connectable))
         block, self._block = self._block, None
         if block is None:
-            raise TransactionEndedError("there is no transaction of ours to commit")
+            raise TransactionEndedError("there is no transaction to commit")
         with _translated(connectable):
             await block.commit()
 

@@ -201,7 +201,7 @@ def find(connectable: object) -> Driver:
         raise wrong_kind(connectable, asynchronous=False)
     if vendor not in _DIALECTS:
         raise OutboxError(
-            f"{vendor} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
+            f"{vendor} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
         )
     return Django(_DIALECTS[vendor])
 
@@ -215,5 +215,5 @@ def _refuse_open(connection: AnyConnection) -> None:
     if connection.in_atomic_block or not connection.get_autocommit():
         raise OutboxError(
             "the connection has a transaction already",
-            hint="Leave AUTOCOMMIT of the database's settings as it is, and pass the connection outside `atomic`.",
+            hint="Do not change AUTOCOMMIT in the database's settings, and pass the connection outside `atomic`.",
         )

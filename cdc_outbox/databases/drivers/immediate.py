@@ -43,7 +43,7 @@ def finish(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
         result: ResultT = end.value
         return result
     coroutine.close()
-    raise RuntimeError("a coroutine over synchronous drivers waited for something")
+    raise RuntimeError("a coroutine over synchronous drivers had to wait")
 
 
 class Immediate(Generic[DriverT]):

@@ -88,7 +88,7 @@ def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
             connection = package.connect(**options, charset="utf8mb4", autocommit=True, connect_timeout=10)
     except DatabaseUnavailableError as error:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            raise DatabaseAccessError(str(error), hint="ssl_ca in the DSN names the authority to trust.") from error
+            raise DatabaseAccessError(str(error), hint="ssl_ca in the DSN names the CA to trust.") from error
         raise
     if "ssl" in options:
         _refuse_plaintext(connection)
@@ -102,7 +102,9 @@ def _refuse_plaintext(connection: AnyConnection) -> None:
         [(_, cipher)] = cursor.fetchall()
     if not cipher:
         connection.close()
-        raise DatabaseAccessError("the connection is not encrypted, though the DSN has ssl_…: the server offers no TLS")
+        raise DatabaseAccessError(
+            "the connection is not encrypted, although the DSN has ssl_… options: the server does not support TLS"
+        )
 
 
 def translate(error: BaseException) -> DatabaseError | None:
@@ -186,8 +188,8 @@ class MySqlClient(_MySql):
     """The driver for mysqlclient's connections and cursors."""
 
     transaction_hint = (
-        "Connect mysqlclient without autocommit. A transaction that was opened in autocommit mode is seen on MariaDB "
-        "only: mysqlclient keeps to itself what MySQL says about it."
+        "Connect mysqlclient without autocommit. In autocommit mode a transaction is visible on MariaDB only, "
+        "because mysqlclient hides MySQL's transaction status."
     )
 
     def joins_transaction(self, connectable: object) -> bool:

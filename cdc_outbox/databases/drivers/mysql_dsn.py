@@ -8,8 +8,8 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from cdc_outbox.errors import ConfigError
 
 _HINT = (
-    "It is of the form mysql://user:password@host:3306/database; write %40 for @, %2F for /, %3A for :, %3F for ?, "
-    "%23 for # and %25 for % of the password. What may follow is ?ssl_ca=FILE, &ssl_cert=FILE, &ssl_key=FILE and "
+    "Its form is mysql://user:password@host:3306/database; in the password write %40 for @, %2F for /, %3A for :, "
+    "%3F for ?, %23 for # and %25 for %. Options may follow: ?ssl_ca=FILE, &ssl_cert=FILE, &ssl_key=FILE and "
     "&ssl_mode= with disabled, required, verify_ca or verify_identity."
 )
 _FILES = ("ssl_ca", "ssl_cert", "ssl_key")

@@ -380,7 +380,7 @@ def _refuse_open(connection: AnyConnection) -> None:
 def _leave(block: Block | None, state: TransactionState) -> Block:
     refuse_commit(state)
     if block is None:
-        raise TransactionEndedError("there is no transaction of ours to commit")
+        raise TransactionEndedError("there is no transaction to commit")
     return block
 
 
@@ -395,6 +395,6 @@ def _refuse_pipeline(connection: AnyConnection) -> None:
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
         # Nobody knows in a pipeline whether a transaction is open before the server has answered.
         raise OutboxError(
-            "the connection is in pipeline mode, in which a write could not be refused",
+            "the connection is in pipeline mode, in which a write cannot be refused",
             hint="Add events before the pipeline begins or after it has ended.",
         )

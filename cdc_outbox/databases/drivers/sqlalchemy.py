@@ -294,7 +294,7 @@ def known_dialect(dialect: EngineDialect) -> Dialect:
     """Return whose statements a database of this kind understands; raises OutboxError where it has no outbox."""
     if dialect.name not in _DIALECTS:
         raise OutboxError(
-            f"{dialect.name} has no outbox here", hint=f"Databases that have one are {', '.join(sorted(_DIALECTS))}."
+            f"{dialect.name} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
         )
     return _DIALECTS[dialect.name]
 
@@ -366,7 +366,7 @@ def _dialect(connectable: Connectable) -> Dialect:
         )
     except UnboundExecutionError as error:
         raise OutboxError(
-            "the session has no engine, or several, and nothing says which one has the outbox",
+            "the session has no engine or several, so the one with the outbox is unknown",
             hint='Pass its connection: `session.connection(bind_arguments={"mapper": Order})`.',
         ) from error
 

@@ -66,10 +66,10 @@ def connect(url: str) -> sqlite3.Connection:
     """
     path = url.removeprefix("sqlite:///")
     if path in {url, "", ":memory:"} or "?" in path:
-        hint = "It is sqlite:///orders.db for a file in this folder, sqlite:////var/lib/orders.db for one elsewhere."
+        hint = "Use sqlite:///orders.db for a file in this folder, sqlite:////var/lib/orders.db for another folder."
         raise ConfigError("the DSN cannot be read", field="dsn", hint=hint)
     if not Path(path).is_file():
-        hint = "The service makes it, or an empty file will do."
+        hint = "The service creates it; an empty file also works."
         raise ConfigError(f"there is no database file {path}", field="dsn", hint=hint)
     with translated():
         return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)
@@ -101,7 +101,7 @@ class Sqlite3(SendsAtOnce):
 
     dialect = Dialect.SQLITE
     style = NAMED
-    transaction_hint = "Say `begin` first, or leave the connection's isolation_level as sqlite3 sets it."
+    transaction_hint = "Run `begin` first, or keep the isolation_level that sqlite3 sets."
 
     def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the connection, and know when sqlite3 opens a transaction by itself before it writes."""

@@ -54,10 +54,10 @@ def translate(sqlstate: str, message: str) -> DatabaseError | None:
 
 _CHECK_TABLE = "Compare the table with what this version writes: `cdc-outbox init SPEC --check`."
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
-    (FAILED_TRANSACTION, "the transaction is aborted", "Roll back; put a statement that may fail into a savepoint."),
+    (FAILED_TRANSACTION, "the transaction is aborted", "Roll back; run a statement that may fail inside a savepoint."),
     ("22", "a value does not fit the column's type", _CHECK_TABLE),
     ("23", "a constraint does not allow the row", _CHECK_TABLE),
-    ("", "the statement failed", "The driver's error is the cause (__cause__); the server's log has the statement."),
+    ("", "the statement failed", "The cause (__cause__) is the driver's error; the server's log has the statement."),
 )
 """The beginning of a code, what it means, and what to do."""
 

@@ -89,15 +89,15 @@ def raw_state(raw: object) -> TransactionState:
 
 def already_open(connectable: str = "connection") -> OutboxError:
     """Return the error of what has a transaction where one is to be opened."""
-    hint = "Commit or roll back first, or pass another one: here the transaction is opened for you."
-    return OutboxError(f"the {connectable} has a transaction already", hint=hint)
+    hint = "Commit or roll back first, or pass another one: the consumer opens the transaction itself."
+    return OutboxError(f"the {connectable} already has a transaction", hint=hint)
 
 
 def refuse_commit(state: TransactionState) -> None:
     """Raise what a commit has to say about a transaction that is not open any more."""
     match state:
         case TransactionState.ABORTED:
-            raise TransactionAbortedError("a statement failed, and the server would answer COMMIT with ROLLBACK")
+            raise TransactionAbortedError("a statement failed, so the server would answer COMMIT with ROLLBACK")
         case TransactionState.LOST:
             raise DatabaseUnavailableError("the connection broke before the commit")
         case TransactionState.ENDED:
@@ -111,7 +111,7 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
         ConfigError: No server takes such a bound.
     """
     if not 0 < idle_seconds <= _MAX_IDLE_SECONDS:
-        raise ConfigError(f"a transaction cannot be bound to idle for {idle_seconds} seconds", field="idle_seconds")
+        raise ConfigError(f"a transaction cannot be limited to {idle_seconds} idle seconds", field="idle_seconds")
     # Rounded up: 0 would be no bound at all.
     bounds = {
         "idle_seconds": str(math.ceil(idle_seconds)),
@@ -125,7 +125,8 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
 def other_isolation(level: str) -> ConfigError:
     """Return the error about a connection that was set to another isolation level than ours."""
     return ConfigError(
-        f"the connection's transactions are {level.upper()}, and a consumer's are READ COMMITTED",
+        f"the connection's transactions are {level.upper()}; a consumer needs READ COMMITTED",
         field="connect",
-        hint="Open it without an isolation level: who waited for another transaction must see what that one wrote.",
+        hint="Open it without an isolation level: after waiting for another transaction, the consumer "
+        "must see its changes.",
     )

@@ -21,7 +21,7 @@ from cdc_outbox.redaction import visible
 FOLDER: Traversable = files(__name__)
 _NAME = re.compile(r"^-- name: (\w+)(?: if (\w+))?\n", re.MULTILINE)
 _VERSION = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-_FORM = "Start each statement by a line `-- name: some_name`, or `-- name: some_name if condition` in a migration."
+_FORM = "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration."
 _TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
 
 
@@ -126,7 +126,7 @@ def load_versions(dialect: str, component: str) -> Mapping[int, Mapping[str, Sta
 def _broken(dialect: str, component: str, reason: str) -> OutboxError:
     return OutboxError(
         f"the migrations of the {component} on {dialect} cannot be used: {reason}",
-        hint="Install cdc-outbox again. A new version takes the next number, without a gap and once.",
+        hint="Install cdc-outbox again. Versions are numbered without gaps or repetitions.",
     )
 
 
@@ -145,5 +145,5 @@ def _read(file: Traversable) -> Mapping[str, Statement]:
     if not statements or any(line and not line.startswith("--") for line in before.splitlines()):
         raise OutboxError(f"{file.name} has no statement, or one without a name", hint=_FORM)
     if len(statements) != len(re.findall(r"^-- *name", text, re.MULTILINE)):
-        raise OutboxError(f"{file.name} has a name twice, or a line `-- name: …` that is not one", hint=_FORM)
+        raise OutboxError(f"{file.name} repeats a name, or has an invalid line `-- name: …`", hint=_FORM)
     return statements
