@@ -68,7 +68,7 @@ class BinlogDatabase:
 
     def _read_accounts(self, *, is_mariadb: bool) -> list[AccountFacts] | None:
         kind, user = DatabaseKind.MARIADB if is_mariadb else DatabaseKind.MYSQL, self._spec.database.user
-        found = self._try(f"{kind}_accounts", "what the connector's user may", "SELECT on mysql.*", user=user)
+        found = self._try(f"{kind}_accounts", "the privileges of the connector's user", "SELECT on mysql.*", user=user)
         if found is None:
             return None
         return [
@@ -86,11 +86,11 @@ class BinlogDatabase:
             with translated_for_operator():
                 return self._catalog.count_rows(self._outbox)
         except DatabaseAccessError:
-            self._unseen["how many events the outbox holds"] = "SELECT on it"
+            self._unseen["the number of events in the outbox"] = "SELECT on it"
             return 0
 
     def _try_log(self, statement: str) -> list[Row] | None:
-        what = "which binlogs are there" if statement == "files" else "the binlog's filters and its end"
+        what = "the list of binlogs" if statement == "files" else "the binlog's filters and its end"
         return self._try(statement, what, "REPLICATION CLIENT")
 
     def _try(self, statement: str, what: str, right: str, **parameters: object) -> list[Row] | None:

@@ -178,7 +178,7 @@ class ConnectClient:
                 may_be_ours = may_be_ours or error.status != CONFLICT
                 found = self.find_config(name)
                 if found is not None and not (may_be_ours and found == config):
-                    raise _made_by_another(name, error) from error
+                    raise _created_by_another(name, error) from error
                 if found is not None:
                     return
                 wait(error)
@@ -239,7 +239,7 @@ class ConnectClient:
 
     def _refuse_declared(self) -> None:
         if self.cluster.managed_by is ManagedBy.STRIMZI:
-            raise _kept("the context says that Strimzi keeps the connectors of this cluster")
+            raise _kept("managed_by in the context says that Strimzi manages the connectors of this cluster")
 
     def _find_workers(self) -> set[str]:
         """Return the addresses of the workers that run something, as far as one may know."""
@@ -294,15 +294,15 @@ def _refused(option: str, message: str) -> Finding:
 
 def _kept(reason: str) -> ConnectError:
     return ConnectError(
-        f"{reason}: it would undo what is written by REST",
-        hint="`cdc-outbox render --target strimzi` writes its resources. A KafkaConnect without the annotation "
-        "strimzi.io/use-connector-resources is written to by REST: say managed_by: rest in the context.",
+        f"{reason}, and would revert changes made through the REST API",
+        hint="Create its resources with `cdc-outbox render --target strimzi`. If the KafkaConnect has no annotation "
+        "strimzi.io/use-connector-resources, set managed_by: rest in the context.",
     )
 
 
-def _made_by_another(name: str, error: ConnectError) -> ConnectError:
+def _created_by_another(name: str, error: ConnectError) -> ConnectError:
     return ConnectError(
-        f"another process made the connector {name} meanwhile",
+        f"another process created the connector {name} meanwhile",
         status=error.status,
         url=error.url,
         hint="If another deployment is under way, wait for it and run the command again.",

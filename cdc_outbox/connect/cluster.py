@@ -24,7 +24,7 @@ class Basic:
 
     def __post_init__(self) -> None:
         if not self.user or ":" in self.user:
-            raise ConfigError("a user's name is not empty and has no colon in it", field="Basic.user")
+            raise ConfigError("a user name must not be empty or contain a colon", field="Basic.user")
 
     @classmethod
     def parse(cls, text: str, *, field: str) -> "Basic":
@@ -38,7 +38,7 @@ class Basic:
         """
         user, colon, password = text.partition(":")
         if not user or not colon:
-            raise ConfigError("a login to Connect is user:password", field=field)
+            raise ConfigError("a Connect login must be user:password", field=field)
         return cls(user, password)
 
     @property
@@ -69,7 +69,7 @@ class Bearer:
 
     def __post_init__(self) -> None:
         if not _HEADER_SAFE.fullmatch(self.token):
-            raise ConfigError("a token is not empty and has no blanks in it", field="Bearer.token")
+            raise ConfigError("a token must not be empty or contain blanks", field="Bearer.token")
 
     @property
     def header(self) -> str:
@@ -98,7 +98,7 @@ class Tls:
 
     def __post_init__(self) -> None:
         if self.key is not None and self.certificate is None:
-            raise ConfigError("a key without its certificate proves nothing", field="Tls.key")
+            raise ConfigError("a key needs its certificate", field="Tls.key")
         for name in ("ca", "certificate", "key"):
             path: Path | None = getattr(self, name)
             if path is not None and not path.is_file():
@@ -143,9 +143,9 @@ class Cluster:
 
     def __post_init__(self) -> None:
         if not self.urls:
-            raise ConfigError("a Connect cluster has at least one URL", field="connect_url")
+            raise ConfigError("a Connect cluster needs at least one URL", field="connect_url")
         if self.patience_seconds is not None and self.patience_seconds < 0:
-            raise ConfigError("patience is not negative", field="Cluster.patience_seconds")
+            raise ConfigError("patience must not be negative", field="Cluster.patience_seconds")
         for url in self.urls:
             _refuse_url(url)
             if self.login is not None and not self.allow_plaintext_login:
@@ -166,27 +166,27 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError as error:  # such as half an IPv6 address
-        raise ConfigError(f"the {whose} URL cannot be read", field="connect_url") from error
+        raise ConfigError(f"the {whose} URL is invalid", field="connect_url") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         # Not quoted: what is no URL may be credentials and a host without a scheme.
         raise ConfigError(f"the {whose} URL is not an http:// or https:// URL", field="connect_url")
     if parts.username or parts.password:
         raise ConfigError(
-            f"the {whose} URL must not carry credentials",
+            f"the {whose} URL must not contain credentials",
             field="connect_url",
             hint="Put them into CDC_OUTBOX_CONNECT_LOGIN, or into a context as references: docs/deploying.md.",
         )
     if parts.query or parts.fragment:
-        raise ConfigError(f"the {whose} URL must have neither a query nor a fragment", field="connect_url")
+        raise ConfigError(f"the {whose} URL must not have a query or a fragment", field="connect_url")
 
 
 def _refuse_plaintext(url: str, proxy: str | None) -> None:
     parts = urlsplit(url)
     if parts.scheme == "http" and not (proxy is None and _is_loopback(parts.hostname or "")):
         raise ConfigError(
-            f"a login must not go to {parts.hostname} over http, where it can be read on the way",
+            f"a login must not be sent to {parts.hostname} over http, which is not encrypted",
             field="connect_url",
-            hint="Give an https URL; or unset CDC_OUTBOX_CONNECT_LOGIN, if it is another cluster's; or, where the "
+            hint="Give an https URL. If CDC_OUTBOX_CONNECT_LOGIN belongs to another cluster, unset it. If the "
             "network is safe, set allow_plaintext_login in the context.",
         )
 

@@ -141,7 +141,7 @@ def what_stays(spec: Spec, remains: Leftovers) -> Iterator[Stay]:
     if postgresql:
         yield _publication_stays(spec.database.publication)
     table = str(spec.outbox.table)
-    yield Stay("table", (table,), f"the table {table}, and what is beside it")
+    yield Stay("table", (table,), f"the table {table} and its related tables")
     yield _topics_stay(spec.contract.topics)
 
 
@@ -186,7 +186,7 @@ def _refuse_another_slot(spec: Spec, config: Mapping[str, str]) -> None:
     if slot != spec.database.slot:
         raise ConnectorInvalidError(
             f"the connector {spec.name} reads {f'the slot {slot}' if slot else 'no slot'}, not {spec.database.slot}",
-            hint="Correct the spec, so that it is this connector's.",
+            hint="Correct the spec, so that it describes this connector.",
         )
 
 
@@ -206,5 +206,5 @@ def _wait_until_free(spec: Spec, database: PostgresqlDatabase, *, timings: Timin
         is_free,
         f"the slot {spec.database.slot} to be free",
         timings=timings,
-        hint="Another process reads it: pg_stat_replication shows which.",
+        hint="Another process reads it; pg_stat_replication shows which one.",
     )

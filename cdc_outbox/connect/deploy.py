@@ -95,9 +95,9 @@ class Deployment:
         self._config = render(spec)
         if options.earlier is EarlierEvents.REPUBLISH and not spec.outbox.mode.keeps_rows:
             raise ConfigError(
-                f"an outbox of the mode {spec.outbox.mode} keeps no rows that could be published again",
+                f"an outbox in the mode {spec.outbox.mode} keeps no rows to publish again",
                 field="earlier_events",
-                hint="--earlier-events skip leaves out for good what no slot held.",
+                hint="--earlier-events skip leaves out for good every event that no slot held.",
             )
         self._reader = DeployedConnector(spec.name, client, database, timings=options.timings, report=report)
 
@@ -208,8 +208,9 @@ class Deployment:
             )
         except ConnectorFailedError as error:
             raise ConnectorFailedError(
-                f"another process has changed {name} while this deployment waited",
-                hint="Agree on who deploys, and run again; `cdc-outbox plan` shows how it differs from this spec.",
+                f"another process changed {name} while this deployment waited",
+                hint="Make sure that only one process deploys, then run again; `cdc-outbox plan` shows the "
+                "differences from this spec.",
             ) from error
 
     def _wait(self, *, stable_seconds: float) -> None:
@@ -249,7 +250,7 @@ class Deployment:
     def _refuse_dangers(self, plan: Plan) -> None:
         if plan.dangers and not self._options.replaces:
             told = " ".join(f"{change.line}. {change.effect.text}" for change in plan.dangers if change.effect)
-            raise DangerousChangeError(f"{self._spec.name} runs, and consumers would be harmed. {told}")
+            raise DangerousChangeError(f"{self._spec.name} runs, and the change would harm consumers. {told}")
 
     def _find_neighbours(self, found: Found | None) -> tuple[Neighbour, ...]:
         """Return the other connectors that publish the table, and refuse to create one beside them.
@@ -292,9 +293,9 @@ class Deployment:
         if skips and found is not None and not reads_another_log(found.config, self._config):
             raise ConfigError(
                 f"the slot {self._spec.database.slot} holds every event that {self._spec.name} has not published, so "
-                "there is nothing to skip",
+                "no event can be skipped",
                 field="earlier_events",
-                hint="Deploy without --earlier-events. `cdc-outbox offsets set` leaves out events that the slot holds.",
+                hint="Deploy without --earlier-events. `cdc-outbox offsets set` skips events that the slot holds.",
             )
         return plan
 
@@ -360,13 +361,13 @@ class Deployment:
             slot = self._create_slot(slot, facts)
         if slot.resets_offsets:
             self._client.reset_offsets(self._spec.name)
-            self._report("offsets", "reset, because they do not fit the slot")
+            self._report("offsets", "reset, because they do not match the slot")
         return slot
 
     def _create_slot(self, slot: SlotPlan, facts: DatabaseFacts) -> SlotPlan:
         """Make the slot, and look once more whether somebody began to write before it was there."""
         name, earlier = self._spec.database.slot, self._options.earlier
-        self._report("slot", f"making {name}, once the transactions that are open now have ended")
+        self._report("slot", f"creating {name} once the transactions that are open now have ended")
         start = self._database.create_slot(timeout_seconds=self._options.timings.timeout_seconds)
         self._report("slot", f"{name} created at {start}")
         if slot.republishes or earlier is EarlierEvents.SKIP:
@@ -376,6 +377,6 @@ class Deployment:
             found = plan_slot(name, SlotState(slot=made, written=self._look_into_slot(again, made)), earlier)
         except UnpublishedEventsError:
             self._database.drop_slot()
-            self._report("slot", f"{name} dropped again: a row was written meanwhile")
+            self._report("slot", f"{name} dropped again: a row was written in the meantime")
             raise
         return replace(slot, republishes=found.republishes)

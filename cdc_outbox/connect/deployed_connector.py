@@ -98,7 +98,7 @@ class DeployedConnector:
     def find_slot_without_strangers(self) -> SlotFacts | None:
         """Return the slot once no process reads it, or as it is after the time."""
         seconds = self._timings.linger_seconds
-        self._report("slot", f"another process reads it; waiting up to {seconds:g} s for it to let go")
+        self._report("slot", f"another process reads it; waiting up to {seconds:g} s for it to stop")
         with suppress(ConnectorFailedError):
             wait_until(
                 lambda: not self._is_slot_active(),

@@ -10,16 +10,16 @@ from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import ConnectorInvalidError, UnpublishedEventsError
 
-OWED = "it was to publish the rows of its table again, and was interrupted"
-"""What is to be said of a connector that owes rows."""
+OWED = "publishing the rows of its table again was interrupted"
+"""The reason for a finding about an unfinished republication."""
 PAY = (
-    "`cdc-outbox deploy-connector --earlier-events republish` publishes them; with --earlier-events skip, those that "
-    "are in no topic are left out for good."
+    "`cdc-outbox deploy-connector --earlier-events republish` publishes them; with --earlier-events skip, rows that "
+    "are missing in the topics are never published."
 )
-"""What to do about it."""
+"""The remedy."""
 
 FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
-"""Returns which events a connector of a configuration would leave out."""
+"""Returns which events a connector of a configuration would not publish."""
 
 
 class ConnectorControl:
@@ -58,7 +58,7 @@ class ConnectorControl:
         """
         config = self._client.find_config(self._name) or {}
         if owes_rows(config):
-            raise ConnectorInvalidError(f"{self._name} owes rows: {OWED}", hint=PAY)
+            raise ConnectorInvalidError(f"{self._name} has not published all rows: {OWED}", hint=PAY)
         hole = find_hole(self._client, config)
         if hole is not None:
             raise UnpublishedEventsError(hole.text, hint=hole.hint)
@@ -74,8 +74,8 @@ class ConnectorControl:
         status = wait_until_known(self._client, self._name, timings=self._timings)
         if status.is_halted:
             raise ConnectorInvalidError(
-                f"{self._name} is {status.state}, and a restart leaves it so",
-                hint="`cdc-outbox resume` lets it run, if it was not halted on purpose.",
+                f"{self._name} is {status.state}; a restart does not change that",
+                hint="If it was not paused or stopped on purpose, run `cdc-outbox resume`.",
             )
         self._client.restart(self._name, only_failed=only_failed)
         self._wait_until_up(stable_seconds)

@@ -1,4 +1,4 @@
-"""Other connectors that publish the table of a pipeline, so that each of its events comes twice."""
+"""Other connectors that publish the table of a pipeline, so that each event is published twice."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Neighbour:
     """Another connector that publishes a pipeline's table.
 
     Args:
-        slot: The one that it reads; ``None`` where it reads none.
+        slot: The slot that it reads; ``None`` if it reads none.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Neighbour:
 
     @property
     def finding(self) -> Finding:
-        """The finding that it is."""
+        """The finding about this connector."""
         reads, drop = "", ""
         if self.slot is not None:
             reads = f" from the slot {self.slot}"
@@ -37,16 +37,16 @@ class Neighbour:
         return explained(
             "OP207",
             Location(document="connect", path=self.name),
-            f"the connector {self.name} publishes {self.table} too{reads}, so every event comes twice.",
-            f"If this pipeline was renamed, give it back the name {self.name}. Otherwise run `cdc-outbox delete "
+            f"the connector {self.name} also publishes {self.table}{reads}, so every event is published twice.",
+            f"If this pipeline was renamed, restore the name {self.name}. Otherwise run `cdc-outbox delete "
             f"{self.name}`{drop}.",
         )
 
 
 def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
-    """Return the other connectors of the cluster that publish a pipeline's table, also those that are stopped.
+    """Return the other connectors of the cluster that publish a pipeline's table, including stopped ones.
 
-    Servers are the same where their addresses are written in the same way.
+    Servers with equal addresses count as the same.
     """
     ours = captured_tables(rendered_config(spec))
     known, _ = find_configs(Document(name="connect", content=client.find_configs()))

@@ -93,7 +93,7 @@ class Plan:
             f"{self.slot.step} the slot" if self.slot and self.slot.step is not SlotStep.KEEP else "",
             "reset the offsets" if self.slot and self.slot.resets_offsets else "",
             "publish the rows of the table again" if self.slot and self.slot.republishes else "",
-            "resume the connector, which was halted" if self.halted else "",
+            "resume the connector, which is paused or stopped" if self.halted else "",
             "restart what failed" if self.failed else "",
         ]
         return ", ".join(filter(None, steps)) or "nothing to change"

@@ -1,4 +1,4 @@
-"""Where the slot of a connector on PostgreSQL is, beside the offset that Connect stored."""
+"""The position of a PostgreSQL connector's slot, and the offset that Connect stored."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,11 +23,11 @@ class Positions:
 
     Args:
         config: The connector's.
-        slot: ``None`` where the server has none of that name.
-        stored: ``None`` where Connect stored no offset.
-        log_end: Where the server's log ends.
-        database: The one that was asked.
-        rows: What the captured tables hold; counted only where there is no slot to read and no offset.
+        slot: ``None`` if the server has no slot of that name.
+        stored: ``None`` if Connect stored no offset.
+        log_end: The end of the server's log.
+        database: The queried database.
+        rows: Rows of the captured tables; counted only without a readable slot and without an offset.
     """
 
     config: Mapping[str, str] = field(repr=False)
@@ -39,16 +39,16 @@ class Positions:
 
     @property
     def has_loss(self) -> bool:
-        """Whether the offset is behind the log's end, or its slot is gone or has lost its WAL."""
+        """Whether the offset is after the end of the log, or its slot does not exist or has lost its WAL."""
         if self.stored is None:
             return False
         return self.slot is None or self.slot.kept_bytes is None or self.stored.lsn > self.log_end
 
     def find_hole(self) -> Hole | None:
-        """Return which events the connector would leave out if it started now, ``None`` if none are known.
+        """Return which events the connector would not publish if it started now, ``None`` if none are known.
 
-        Which rows a slot does not hold is not looked at. A slot that is missing in a database that is not the
-        connector's shows nothing.
+        Does not check which rows a slot does not hold. A missing slot in another database than the connector's does
+        not count.
         """
         name = self.config.get("database.dbname", "")
         if self.slot is None and name != self.database and not name.startswith("${"):
@@ -63,8 +63,8 @@ class Positions:
         return find_hole(slot_of(self.config), state)
 
     def _resumed_offset(self) -> StoredOffset | None:
-        """Return the stored offset; a snapshot that the connector takes again from its beginning leaves nothing out."""
-        if self.stored is None or _reads_no_rows(self.config):
+        """Return the stored offset; a snapshot that the connector repeats from the start loses nothing."""
+        if self.stored is None or _publishes_no_existing_rows(self.config):
             return self.stored
         return replace(self.stored, in_snapshot=False)
 
@@ -75,26 +75,26 @@ def find_positions(
     client: ConnectClient,
     config: Mapping[str, str],
 ) -> Positions:
-    """Return a connector's positions, read in an order in which none shows a hole that is not there."""
-    # An offset that was read before the slot may have been passed by it since, and one that is read behind the log's
-    # end may be of what was written since.
+    """Return a connector's positions, read in an order that never shows a hole that does not exist."""
+    # The slot may have advanced past an offset that was read before it, and an offset that is read after the log's
+    # end may be of later events.
     slot = read_slots(connection, driver).find(slot_of(config))
     stored = stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
     now = read_slots(connection, driver)
     found = Positions(config=config, slot=slot, stored=stored, log_end=now.log_end, database=now.database)
-    if stored is None and (slot is None or slot.kept_bytes is None) and _reads_no_rows(config):
+    if stored is None and (slot is None or slot.kept_bytes is None) and _publishes_no_existing_rows(config):
         with translated_for_operator():
             return replace(found, rows=sum(map(Catalog(connection, driver).count_visible_rows, _tables(config))))
     return found
 
 
-def _reads_no_rows(config: Mapping[str, str]) -> bool:
-    """Tell whether a connector without an offset publishes nothing that is in its tables already."""
+def _publishes_no_existing_rows(config: Mapping[str, str]) -> bool:
+    """Return whether a connector without an offset publishes no existing rows of its tables."""
     return config.get("snapshot.mode", "initial") in READS_NOTHING
 
 
 def _tables(config: Mapping[str, str]) -> Iterator[TableName]:
-    """Yield the captured tables, as far as their names can be told from patterns."""
+    """Yield the captured tables, as far as the patterns are literal names."""
     for pattern in listed(config.get("table.include.list", "")):
         schema, dot, name = (literal(pattern) or "").partition(".")
         if dot and "." not in name:

@@ -34,9 +34,9 @@ UNDEFINED_OBJECT = "42704"
 
 _HINTS = {
     "42710": "If another deployment is under way, wait for it and run the command again.",
-    "53400": "Drop a replication slot that is not used, or raise max_replication_slots.",
+    "53400": "Drop an unused replication slot, or raise max_replication_slots.",
     "55006": "Another connector or tool reads the slot: stop it, or choose another slot.",
-    "57014": "A transaction that was open before keeps the slot from being made; pg_stat_activity shows which.",
+    "57014": "A transaction that was open before the slot delays its creation; pg_stat_activity shows which one.",
 }
 """What to do about errors of the server that a deployment may meet, by SQLSTATE."""
 

@@ -1,4 +1,4 @@
-"""A preflight: everything is read, nothing is changed, and what could not be read is said."""
+"""Preflight: read database and Connect without changing anything, and report checks that could not run."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -23,20 +23,20 @@ from cdc_outbox.finding import Finding, Severity, errors_in
 from cdc_outbox.spec import Spec
 
 _NOT_LOOKED_AT = {
-    "42501": "this role may not: it takes REPLICATION",
-    "55006": "another process reads it just now",
-    "57014": "it holds too much for a look of half a minute, or waits for a standby (synchronized_standby_slots)",
+    "42501": "this role lacks REPLICATION",
+    "55006": "another process is reading the slot",
+    "57014": "reading it takes more than half a minute, or waits for a standby (synchronized_standby_slots)",
 }
-"""Why the server does not let us look into a slot, by SQLSTATE."""
+"""Why a slot cannot be read, by SQLSTATE."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connected:
-    """What Connect knows of a pipeline.
+    """Connect's state of a pipeline.
 
     Args:
-        connector: ``None`` where it does not exist; its offsets may, and are shown to nobody.
-        offsets: As Connect shows them.
+        connector: ``None`` if it does not exist; offsets may still exist, and Connect does not return them.
+        offsets: As Connect returns them.
     """
 
     connector: Found | None
@@ -44,13 +44,13 @@ class Connected:
 
 
 AskConnect = Callable[[], Connected | None]
-"""Returns what Connect knows now; ``None`` without an address of Connect."""
+"""Returns Connect's current state; ``None`` without an address of Connect."""
 Looked = Generator[Finding, None, SlotFacts | None]
-"""What a look yields; it returns the slot that it saw, ``None`` where there is none."""
+"""The findings of a preflight, which returns the slot that it read, ``None`` if there is none."""
 
 
 def ask_connect(name: str, client: ConnectClient | None) -> Connected | None:
-    """Return what Connect knows of a connector; ``None`` without an address of Connect."""
+    """Return Connect's state of a connector; ``None`` without an address of Connect."""
     if client is None:
         return None
     config = client.find_config(name)
@@ -58,21 +58,21 @@ def ask_connect(name: str, client: ConnectClient | None) -> Connected | None:
         return Connected(connector=None, offsets=[])
     try:
         return Connected(connector=Found(config, client.find_status(name)), offsets=client.find_offsets(name))
-    except ConnectorNotFoundError:  # not known yet, or no more
+    except ConnectorNotFoundError:  # not known yet, or deleted
         return Connected(connector=None, offsets=[])
 
 
 def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Finding]:
-    """Yield what could not be learned of Connect."""
+    """Yield notes about state that Connect did not return."""
     if connected is None:
-        message = "Connect was not asked, so nothing is known of the offsets that it has stored."
-        yield note("DB601", name, message, "Give --connect-url.")
+        message = "Connect was not queried, so its stored offsets were not checked."
+        yield note("DB601", name, message, "Set --connect-url.")
     elif connected.connector is None:
         message = (
-            f"there is no connector {name}. Offsets left by an earlier connector of that name can be seen only when "
-            "the connector exists."
+            f"the connector {name} does not exist. Connect returns offsets of an earlier connector of that name only "
+            "when the connector exists."
         )
-        yield note("DB601", name, message, "Run it again once the connector exists.")
+        yield note("DB601", name, message, "Run the command again once the connector exists.")
 
 
 def look_at_postgresql(
@@ -81,10 +81,9 @@ def look_at_postgresql(
     driver: TransactionDriver,
     ask: AskConnect,
 ) -> Looked:
-    """Yield what is wrong with a pipeline's database, through a connection that changes nothing from now on.
+    """Yield the findings about a pipeline's database, through a connection that becomes read-only.
 
-    Connect is asked after the slot was read: a connector that runs meanwhile moves its offset on first, and its slot
-    later.
+    Connect is queried after the slot was read: a running connector advances its offset first, and its slot later.
     """
     database = PostgresqlDatabase(connection, driver, spec)
     database.refuse_changes()
@@ -93,13 +92,13 @@ def look_at_postgresql(
     yield from _check_outbox(spec, connected)
     yield from check_database(spec, facts)
     if facts.table is not None and spec.outbox.mode.keeps_rows:
-        # Only who publishes again needs it.
+        # Needed only to publish rows again.
         yield from (replace(finding, severity=Severity.WARNING) for finding in check_republish(spec, facts))
     yield from check_health(spec, facts)
     yield from _check_reader(spec, facts.slot, connected)
     facts, unseen = _look_into_slot(spec, database, facts, connected)
     yield from unseen
-    # Where the rows are not known, an offset may still tell.
+    # If the rows are not known, an offset may still show a hole.
     if not errors_in(tuple(unseen)) and (not unread or (connected is not None and connected.offsets)):
         yield from _check_hole(spec, database, facts, connected)
     yield from unread
@@ -113,10 +112,10 @@ def look_at_binlog(
     driver: TransactionDriver,
     ask: AskConnect,
 ) -> Looked:
-    """Yield the same of MariaDB or MySQL."""
+    """Yield the findings about a pipeline's MariaDB or MySQL database, like :func:`look_at_postgresql`."""
     database = BinlogDatabase(connection, driver, spec)
     database.refuse_changes()
-    # Connect's offset first: a binlog that it names is there then, unless it was purged.
+    # Connect's offset is read first: its binlog file then exists, unless it was purged.
     connected = ask()
     facts = database.read_facts()
     yield from _check_outbox(spec, connected)
@@ -127,7 +126,7 @@ def look_at_binlog(
 
 
 def _check_outbox(spec: Spec, connected: Connected | None) -> Iterator[Finding]:
-    """Yield first that the connector reads another outbox: everything else would be about the wrong one."""
+    """Yield whether the connector reads another outbox; all other findings would be about the wrong one."""
     connector = None if connected is None else connected.connector
     yield from another_outbox(spec, None if connector is None else connector.config)
 
@@ -139,8 +138,8 @@ def _read(spec: Spec, database: PostgresqlDatabase) -> tuple[DatabaseFacts, list
     try:
         return replace(facts, written=database.read_written()), []
     except DatabaseAccessError:
-        message = "this role may not read it, so nothing is known of what was written before the slot."
-        remedy = "Give a --dsn whose role may select from outbox and heads."
+        message = "this role cannot read the table, so events from before the slot were not checked."
+        remedy = "Set --dsn to a role with SELECT on outbox and heads."
         return facts, [note("DB602", str(spec.outbox.table), message, remedy)]
 
 
@@ -154,15 +153,15 @@ def _check_reader(spec: Spec, slot: SlotFacts | None, connected: Connected | Non
 def _look_into_slot(
     spec: Spec, database: PostgresqlDatabase, facts: DatabaseFacts, connected: Connected | None
 ) -> tuple[DatabaseFacts, list[Finding]]:
-    """Return the facts with what a slot does not hold, and what could not be seen of that."""
+    """Return the facts with the events that a slot does not hold, and findings if they cannot be read."""
     slot = facts.slot
     fits = slot is not None and slot.is_unread and slot.plugin == "pgoutput" and slot.database == facts.database
-    # What a connector has read is gone from its slot, and its offset tells the rest.
+    # A slot does not contain what its connector has read; the offset shows the rest.
     has_offset = connected is not None and bool(connected.offsets)
     if not fits or has_offset or facts.table is None or not facts.table.has_log or facts.publication is None:
         return facts, []
     if spec.outbox.mode is not OutboxMode.MESSAGE and not {*spec.outbox.columns.names().values()} <= {*facts.published}:
-        return facts, []  # which column is missing is told of the table or the publication
+        return facts, []  # rules about the table or the publication report the missing column
     try:
         outside = database.count_events_outside_slot(facts.published)
     except DatabaseError as error:
@@ -171,8 +170,8 @@ def _look_into_slot(
         reason = _NOT_LOOKED_AT.get(error.sqlstate or "")
         if reason is None:
             raise
-        message = f"it was not looked which events the slot does not hold: {reason}."
-        remedy = "`cdc-outbox deploy-connector` looks again."
+        message = f"events from before the slot were not checked: {reason}."
+        remedy = "`cdc-outbox deploy-connector` checks again."
         return facts, [note("DB602", spec.database.slot, message, remedy)]
     return replace(facts, written=replace(facts.written, rows_outside_slot=outside)), []
 
@@ -188,7 +187,7 @@ def _check_hole(
         written=facts.written if facts.table else WrittenFacts(),
         republishing=bool(connected and connected.connector and connected.connector.is_republishing),
     )
-    # Without a slot, offsets only make it worse.
+    # Without a slot, offsets only add a problem.
     yield from check_hole(spec, state, is_certain=known or facts.slot is None)
 
 
@@ -199,4 +198,4 @@ LOOKS: Mapping[DatabaseKind, Look] = {
     DatabaseKind.MARIADB: look_at_binlog,
     DatabaseKind.MYSQL: look_at_binlog,
 }
-"""Whose databases can be looked at."""
+"""The preflight of each supported database."""

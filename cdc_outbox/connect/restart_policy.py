@@ -35,7 +35,7 @@ class RestartOptions:
 
     def __post_init__(self) -> None:
         if self.max_restarts < 1 or min(self.first_pause_seconds, self.max_pause_seconds, self.calm_seconds) < 0:
-            raise ConfigError("there is at least one restart, and no pause is negative", field="RestartOptions")
+            raise ConfigError("max_restarts must be at least 1, and no pause may be negative", field="RestartOptions")
 
     def pause_seconds(self, restarts: int) -> float:
         """Return how long a failure must last before the next restart, after so many in a row."""

@@ -21,7 +21,7 @@ def refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, client: Conn
     Raises:
         ConnectorInvalidError: The slot is read, or the positions disagree; nothing was changed.
     """
-    hint = "Follow the steps above, in their order."
+    hint = "Follow the steps above in order."
     slot = database.find_slot()
     if slot is not None and slot.active:
         message = f"the slot {spec.database.slot} is being read; nothing was changed"
@@ -43,22 +43,24 @@ def steps_after_restore(spec: Spec, path: str, *, source: str) -> Iterator[str]:
     """
     for number, step in enumerate(_steps(spec, path, source), 1):
         if number == 1:
-            yield "after a restore, a failover that lost commits, or a table made anew, in this order:"
+            yield "after a restore, a failover that lost commits, or a re-created table, in this order:"
         yield f"  {number}. {step}"
 
 
 def _steps(spec: Spec, path: str, source: str) -> Iterator[str]:
     if spec.database.kind is DatabaseKind.SQLITE:
         return
-    yield f"cdc-outbox stop {path}, before the restored server takes writes"
+    yield f"cdc-outbox stop {path}, before the restored server accepts writes"
     if spec.database.kind is DatabaseKind.POSTGRESQL:
         earlier = EarlierEvents.REPUBLISH if spec.outbox.mode.keeps_rows else EarlierEvents.SKIP
-        yield f"cdc-outbox deploy-connector {path} --earlier-events {earlier}, which makes slot and offset fit"
+        yield (f"cdc-outbox deploy-connector {path} --earlier-events {earlier}, which makes slot and offset match")
         yield f"cdc-outbox stop {path}"
     else:
-        yield f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; if it is not, correct it"
+        yield (
+            f"cdc-outbox preflight {path}: Connect's offset must be in this server's log; otherwise correct the offset"
+        )
     yield f"cdc-outbox init {path} --new-incarnation --from-source {source}"
     yield f"cdc-outbox resume {path}"
     if spec.heartbeat_topic is not None:
-        yield f"cdc-outbox recover {path} --accept, which records that the loss was looked at"
+        yield f"cdc-outbox recover {path} --accept, which records that the loss was examined"
     yield "start the writers"

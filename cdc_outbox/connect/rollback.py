@@ -55,20 +55,22 @@ class Rollback:
             self.report("undo", why)
         try:
             if self._is_overwritten():
-                self.report("undo", f"another process has changed {self.name} meanwhile; it is left so")
+                self.report("undo", f"another process changed {self.name} in the meantime; it is left unchanged")
                 return
             if self.owes_rows:
                 self._forget_snapshot()
             if self.owes_rows and self.before is None:
-                self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
+                self.report(
+                    "undo", f"connector {self.name} stays stopped and has rows left to publish: deploy it again"
+                )
             elif self.created or (self.creating and self._appears()):
                 self.client.delete(self.name)
-                self.report("undo", f"connector {self.name}, made by this deployment, is deleted")
+                self.report("undo", f"connector {self.name}, created by this deployment, was deleted")
             if self.before is not None:
                 self._restore(self.before)
         except CdcOutboxError as error:
             self.report("undo", f"could not be undone: {error}")
-            self.report("undo", f"look at {self.name}, or run the command again once that has passed")
+            self.report("undo", f"check {self.name}, or run the command again when the cause has passed")
 
     def _is_overwritten(self) -> bool:
         """Tell whether another deployment has replaced what this one gave, so that there is nothing to take back."""
@@ -93,15 +95,15 @@ class Rollback:
         # The offset of a snapshot that was cut off would let the next connector of this name begin behind it.
         self.reader.owe_rows(render_republishing(self.spec))
         self.client.reset_offsets(self.name)
-        self.report("undo", "offsets reset, because not every row was published")
+        self.report("undo", "offsets reset, because some rows were not published")
 
     def _restore(self, before: Found) -> None:
         if self.changed:
             # Running it as it was would leave the rows out, so it keeps the record that it owes them.
             self._put_back(owing_rows(before.config, self.spec) if self.owes_rows else dict(before.config))
-            self.report("undo", "the previous configuration is back")
+            self.report("undo", "the previous configuration was restored")
         if self.owes_rows:
-            self.report("undo", f"connector {self.name} stays stopped, and owes the rows: deploy it again")
+            self.report("undo", f"connector {self.name} stays stopped and has rows left to publish: deploy it again")
             return
         now, then = self.reader.find_state(), before.status.state
         if then == "STOPPED" and now != then:
@@ -128,6 +130,9 @@ class Rollback:
         try:
             self.reader.wait_until_reading(stable_seconds=self.timings.restored_seconds)
         except ConnectError as error:
-            self.report("undo", f"it does not run with it either: {str(error).rstrip('.')}. {error.hint}".rstrip())
+            self.report(
+                "undo",
+                f"the previous configuration does not run either: {str(error).rstrip('.')}. {error.hint}".rstrip(),
+            )
         else:
-            self.report("undo", f"connector {self.name} runs again as it did")
+            self.report("undo", f"connector {self.name} runs again as before")

@@ -1,4 +1,4 @@
-"""A spec against Connect: what is refused before anything is changed, and how a running connector differs."""
+"""Compare a spec with Connect: refuse an invalid configuration, and report how the connector differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -21,47 +21,47 @@ from cdc_outbox.errors import ConfigError, ConnectorInvalidError
 from cdc_outbox.finding import Finding, Location, errors_in
 from cdc_outbox.spec import Spec
 
-RENDER = "`cdc-outbox render` prints the configuration, and Connect takes it at PUT /connectors/NAME/config."
-"""How a connector is deployed by hand."""
+RENDER = "Print the configuration with `cdc-outbox render`, and send it to Connect: PUT /connectors/NAME/config."
+"""How to deploy a connector manually."""
 
 
 def refuse_other_kind(spec: Spec) -> None:
-    """Refuse a database that cannot be asked yet whether the connector would work.
+    """Refuse a database that is not PostgreSQL.
 
     Raises:
         ConfigError: It is not PostgreSQL.
     """
     if spec.database.kind is not DatabaseKind.POSTGRESQL:
         raise ConfigError(
-            f"connectors are deployed for postgresql so far, not for {spec.database.kind}",
+            f"connectors can be deployed for postgresql only, not for {spec.database.kind}",
             field="database.kind",
             hint=RENDER,
         )
 
 
 def refuse_unfit(spec: Spec) -> None:
-    """Refuse a spec whose configuration would not work, by itself.
+    """Refuse a spec whose configuration has errors.
 
     Raises:
         ConnectorInvalidError: With ``findings``.
     """
-    refuse(spec, lint(rendered_config(spec)), "the configuration would not work")
+    refuse(spec, lint(rendered_config(spec)), "the configuration has errors")
 
 
 def refuse_what_connect_refuses(spec: Spec, config: dict[str, str], client: ConnectClient) -> None:
-    """Let Connect and the connector check the configuration that a spec became.
+    """Validate a rendered configuration with Connect and the connector.
 
     Raises:
-        ConnectorInvalidError: They refuse it, with ``findings``.
+        ConnectorInvalidError: Connect refuses it, with ``findings``.
     """
     refuse(spec, client.validate(config), "Connect refuses the configuration")
 
 
 def refuse(spec: Spec, findings: Sequence[Finding], message: str) -> None:
-    """Refuse a pipeline that something was found of which is an error.
+    """Refuse a pipeline if a finding is an error.
 
     Raises:
-        ConnectorInvalidError: With those findings that are.
+        ConnectorInvalidError: With the errors as ``findings``.
     """
     errors = errors_in(tuple(findings))
     if errors:
@@ -72,9 +72,9 @@ _TABLES = "table.include.list"
 
 
 def divergences(spec: Spec, found: Found) -> Iterator[Finding]:
-    """Yield a finding for each option by which a connector is not what its spec says.
+    """Yield a finding for each option in which a connector differs from its spec.
 
-    That it owes rows, which is a part of its configuration, is none.
+    An unfinished republication, which is a part of the configuration, does not count.
     """
     is_deployable = spec.database.kind is DatabaseKind.POSTGRESQL
     wanted = render_republishing(spec) if is_deployable and found.is_republishing else render(spec)
@@ -83,19 +83,19 @@ def divergences(spec: Spec, found: Found) -> Iterator[Finding]:
         if _is_another_outbox(change):
             yield _another_outbox(spec, change)
             continue
-        code, remedy = "OP204", "`cdc-outbox deploy-connector` makes it so." if is_deployable else RENDER
+        code, remedy = "OP204", "Run `cdc-outbox deploy-connector`." if is_deployable else RENDER
         if change in plan.dangers:
-            code, how = "OP205", "with --replace" if is_deployable else "it by hand"
-            remedy = f"Correct the spec, or deploy {how} once the writers rest."
+            code, how = "OP205", "with --replace" if is_deployable else "it manually"
+            remedy = f"Correct the spec, or stop the writers and deploy {how}."
         effect = "" if change.effect is None else f" {change.effect.text}"
         yield explained(code, Location(document="connect", path=change.option), f"{change}.{effect}", remedy)
 
 
 def another_outbox(spec: Spec, config: Mapping[str, str] | None) -> Iterator[Finding]:
-    """Yield that a connector reads another outbox than its spec says.
+    """Yield a finding if a connector reads another outbox than its spec names.
 
     Args:
-        config: The connector's, ``None`` where it does not exist or Connect is not asked.
+        config: The connector's, ``None`` if it does not exist or Connect is not queried.
     """
     changes = () if config is None else changes_between(config, render(spec))
     yield from (_another_outbox(spec, change) for change in changes if _is_another_outbox(change))
@@ -104,24 +104,24 @@ def another_outbox(spec: Spec, config: Mapping[str, str] | None) -> Iterator[Fin
 def _is_another_outbox(change: OptionChange) -> bool:
     if change.option != _TABLES or not change.added:
         return False
-    # A name that the worker resolves may be the other's.
+    # A name that the worker resolves may be the same.
     return is_reference(change.before or "") == is_reference(change.after or "")
 
 
 def _another_outbox(spec: Spec, change: OptionChange) -> Finding:
-    reads, says = (literal(each) or each for each in (change.before or "", change.after or ""))
-    message = f"the connector {spec.name} reads {reads}, and the spec says {says}."
+    reads, wanted = (literal(each) or each for each in (change.before or "", change.after or ""))
+    message = f"the connector {spec.name} reads {reads}, and the spec names {wanted}."
     remedy = (
-        "Correct outbox.table in the spec. If the outbox is to move, `cdc-outbox plan` says what becomes of its events."
+        "Correct outbox.table in the spec. To move the outbox, read first in `cdc-outbox plan` which events are lost."
     )
     return explained("OP208", Location(document="connect", path=change.option), message, remedy)
 
 
 def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
-    """Return the difference of a spec and the connector that runs; slot and offsets are taken for well.
+    """Return the difference between a spec and its connector, without checking slot and offsets.
 
     Raises:
-        ConnectorInvalidError: The configuration would not work, with ``findings``.
+        ConnectorInvalidError: The configuration has errors, with ``findings``.
     """
     config = render(spec)
     refuse_unfit(spec)
@@ -135,6 +135,6 @@ def plan_without_database(spec: Spec, client: ConnectClient, *, timings: Timings
 
 
 def compare(spec: Spec, client: ConnectClient, *, timings: Timings) -> Plan:
-    """Return the same of a deployment that would be refused; Connect does not validate the configuration."""
+    """Return the difference without validation, also for a deployment that would be refused."""
     found = find_connector(client, spec.name, timings=timings)
     return make_plan(found, render(spec), SlotPlan(SlotStep.KEEP), origins=origins_of(spec))

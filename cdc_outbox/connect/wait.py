@@ -20,7 +20,10 @@ from cdc_outbox.errors import (
 PASSING = (ConnectorNotFoundError, ConnectUnavailableError, RebalanceError)
 """What a worker answers, or not, while it starts, is gone or makes room; it is asked again."""
 
-_UNREAD = "Do the DSN and the spec's host lead to the same server? If not, drop the slot that was made there."
+_UNREAD = (
+    "Check that the DSN and the spec's host lead to the same server. If not, drop the slot that was created on the "
+    "wrong one."
+)
 
 
 class Condition(StrEnum):
@@ -80,8 +83,8 @@ class ReadinessProbe:
         if now - self._last_up >= self._timings.timeout_seconds:
             if silence is not None and silence.retryable:
                 raise silence
-            waited = f"{self._name} did not come up within {self._timings.timeout_seconds:g} s: {describe(status)}"
-            raise failure(waited, status, hint="Look into the Connect worker's log.")
+            waited = f"{self._name} did not start within {self._timings.timeout_seconds:g} s: {describe(status)}"
+            raise failure(waited, status, hint="Check the Connect worker's log.")
         return None
 
 
@@ -112,13 +115,15 @@ def wait_until_up(
         if up_seconds is not None and up_seconds >= stable_seconds:
             if lasted is not None and lasted >= stable_seconds:
                 if stable_seconds:
-                    report(f"stayed so for {stable_seconds:g} s")
+                    report(f"ran without interruption for {stable_seconds:g} s")
                 return
             if up_seconds >= stable_seconds + timings.timeout_seconds:
-                what = f"{name} to read its slot, though it runs"
-                raise ConnectorFailedError(f"waited {timings.timeout_seconds:g} s in vain for {what}", hint=_UNREAD)
+                what = f"{name} to read its slot, although it runs"
+                raise ConnectorFailedError(
+                    f"timed out after {timings.timeout_seconds:g} s waiting for {what}", hint=_UNREAD
+                )
         if up_seconds is None and time.monotonic() >= deadline:
-            raise ConnectorFailedError(f"{name} came up, but never for {stable_seconds:g} s on end")
+            raise ConnectorFailedError(f"{name} started, but never ran for {stable_seconds:g} s without interruption")
         time.sleep(timings.poll_seconds)
 
 
@@ -163,7 +168,7 @@ def wait_until(
         if time.monotonic() >= deadline:
             if silence is not None and silence.retryable:
                 raise silence
-            raise ConnectorFailedError(f"waited {seconds:g} s in vain for {what}", hint=hint) from silence
+            raise ConnectorFailedError(f"timed out after {seconds:g} s waiting for {what}", hint=hint) from silence
         time.sleep(timings.poll_seconds)
 
 

@@ -29,17 +29,19 @@ _JETTY = b"HTTP ERROR 404"
 """In the page of Connect's web server, which has no path before the worker has joined its cluster."""
 _BUSY = 429
 _STALLED = (
-    "A worker leaves requests unanswered while it cannot reach its brokers, or the database that a configuration is "
-    "validated against: look whether they run, and into the worker's log."
+    "A worker does not answer while it cannot reach its brokers, or the database that validates a configuration. "
+    "Check that these run, and check the worker's log."
 )
-_BROKEN_OFF = "Look whether the worker still runs, and what stands before it: a proxy, a load balancer."
-_NOT_CONNECT = "Check that the URL is the Connect worker's own: host, port, and no proxy or login page before it."
+_BROKEN_OFF = "Check that the worker still runs, and check any proxy or load balancer in front of it."
+_NOT_CONNECT = (
+    "Check that the URL is that of the Connect worker: host, port, and no proxy or login page in front of it."
+)
 _LOGIN = (
-    "Give a login that Connect takes: in the context (basic or bearer), in CDC_OUTBOX_CONNECT_LOGIN beside "
-    "CDC_OUTBOX_CONNECT_URL, or by --connect-login-file: docs/deploying.md."
+    "Give a login that Connect accepts: in the context (basic or bearer), in CDC_OUTBOX_CONNECT_LOGIN together with "
+    "CDC_OUTBOX_CONNECT_URL, or with --connect-login-file: docs/deploying.md."
 )
-_REDIRECT = "Redirects are not followed, for a login would go along: write the URL that it leads to, if it is the one."
-_CERTIFICATE = "Name in the context the certificates that the workers' are signed by (tls.ca): docs/deploying.md."
+_REDIRECT = "Redirects are not followed, because a login would be sent along. If the new URL is correct, give it."
+_CERTIFICATE = "Give the CA that signed the workers' certificates in the context (tls.ca): docs/deploying.md."
 
 
 class Workers:
@@ -166,17 +168,17 @@ def _silence(error: requests.RequestException, worker: str, url: str, timings: T
     """Return what it means that there was no answer; never in the words of the error, which may quote a header."""
     match error:
         case requests.exceptions.SSLError():
-            message = f"no safe connection to {worker} can be made: the certificate is refused, here or there"
+            message = f"cannot connect securely to {worker}: this side or the worker refused the certificate"
             return ConnectError(message, url=url, hint=_CERTIFICATE)
         case AnswerTooLargeError():
-            message = f"what answers at {worker} sends more than Kafka Connect does"
+            message = f"{worker} sent more data than Kafka Connect does"
             return ConnectError(message, url=url, hint=_NOT_CONNECT)
         case requests.ReadTimeout():
             seconds = timings.answer_seconds
-            message = f"the worker at {worker} took a request and did not answer it within {seconds:g} s"
+            message = f"the worker at {worker} accepted a request but did not answer within {seconds:g} s"
             return ConnectUnavailableError(message, url=url, hint=_STALLED)
     if _broke_off(error):
-        message = f"the connection to the worker at {worker} broke off before it had answered"
+        message = f"the connection to the worker at {worker} broke before it answered"
         return ConnectUnavailableError(message, url=url, hint=_BROKEN_OFF)
     return ConnectUnavailableError(f"no Kafka Connect worker answers at {worker} ({type(error).__name__})", url=url)
 
@@ -200,7 +202,7 @@ def _parsed(content: bytes, status: int, url: str) -> Any:  # noqa: ANN401 - JSO
 
 
 def _stranger(status: int, url: str) -> ConnectError:
-    return ConnectError(f"what answers at {url} is not Kafka Connect", status=status, url=url, hint=_NOT_CONNECT)
+    return ConnectError(f"{url} is not Kafka Connect", status=status, url=url, hint=_NOT_CONNECT)
 
 
 def _refusal(status: int, reason: str, url: str, *, is_jetty: bool) -> ConnectError:

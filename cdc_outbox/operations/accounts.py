@@ -130,7 +130,7 @@ class Accounts:
     def unreadable(self, message: Message, reason: str) -> None:
         """Enter a message that nobody can read."""
         self.messages += 1
-        remedy = "Who wrote it? Consumers park it, and which event it is cannot be told."
+        remedy = "Find its producer. Consumers park it; its event is unknown."
         self.findings.add(
             Difference(
                 kind=DifferenceKind.UNREADABLE, location=message.position, events=1, message=f"{reason}.", remedy=remedy
@@ -141,7 +141,7 @@ class Accounts:
         """Compare an event's row with the message of its number."""
         known = account.numbers.get(sequence) if account.numbers is not None else None
         if known is not None and known != fingerprint(event_id):
-            message = f"{sequence} is {event_id} in the outbox, and another event in the topic."
+            message = f"{sequence} is {event_id} in the outbox, but another event in the topic."
             self._conflict(aggregate, message)
 
     def _take_number(self, event: RecordedEvent, sequence: int, message: Message) -> None:
@@ -155,7 +155,9 @@ class Accounts:
             account.partition, account.offset = message.partition or 0, message.offset or 0
         if first != own:
             aggregate = aggregate_of(event)
-            self._conflict(aggregate, f"{sequence} is {event.id} at {message.position}, and another event before it.")
+            self._conflict(
+                aggregate, f"{sequence} is {event.id} at {message.position}, but an earlier message has another event."
+            )
         elif len(account.numbers) == size:
             self.repeated += 1
 
@@ -225,17 +227,17 @@ def notes_of(
     """Say what is not proven, and what is worth knowing."""
     yield from (f"there is no topic {topic} yet" for topic in accounts.contract.topics if topic not in known_topics)
     for topic in sorted(starting_later):
-        yield f"{topic} has forgotten its oldest messages: what was applied of them is taken for complete"
+        yield f"the oldest messages of {topic} are gone: the events applied from them count as complete"
     for topic in sorted(compacted):
-        yield f"{topic} is compacted: of what was applied it proves nothing"
+        yield f"{topic} is compacted: it does not prove which applied events existed"
     for name in sorted(accounts.unnumbered):
         if keeps_rows:
-            yield f"{name} is not numbered: of events whose rows are pruned nothing is proven"
+            yield f"{name} is not numbered: nothing is proven about events whose rows are pruned"
         else:
-            yield f"{name} is not numbered, and its rows are not kept: nothing is proven"
+            yield f"{name} is not numbered and its rows are not kept: nothing is proven"
     if not has_heads:
-        yield "the outbox numbers nothing: a missing event of a type that is numbered elsewhere cannot be seen"
+        yield ("the outbox numbers nothing: missing events of a type that is numbered elsewhere cannot be found")
     for name, aggregates in sorted(accounts.strangers.items()):
-        yield f"{name} has {counted(aggregates, 'aggregate')} in the outbox and is not in the spec: not compared"
+        yield (f"{name} has {counted(aggregates, 'aggregate')} in the outbox but is not in the spec: not compared")
     if accounts.repeated:
-        yield f"{counted(accounts.repeated, 'message')} came twice, which is no difference"
+        yield f"{counted(accounts.repeated, 'message')} came twice, which is not a difference"

@@ -91,10 +91,10 @@ class Baseline:
         found = chosen(gaps, self._named)
         if self._named is not None and not found:
             names = [f"{kind}/{number} of {source}" for source, kind, number in (gap.aggregate for gap in gaps)]
-            there = f"those that do: {enumerated(names, _NAMED)}" if names else "no other does either"
+            there = f"these do: {enumerated(names, _NAMED)}" if names else "no other aggregate does"
             source, kind, number = self._named
-            message = f"{kind}/{number} of {source!r} waits for no missing event; {there}"
-            raise InboxError(message, hint="Name one that does, or leave the aggregate out to accept all of them.")
+            message = f"{kind}/{number} of {source!r} does not wait for a missing event; {there}"
+            raise InboxError(message, hint="Name one that does, or omit the aggregate to accept all of them.")
         return found
 
     def count_unreadable(self) -> int:

@@ -20,7 +20,7 @@ from cdc_outbox.writer import Outbox
 CANARY = "cdc-outbox.canary"
 """The aggregate type whose events prove that a pipeline carries events."""
 
-_DECLARE = f"Add `{CANARY}: {{sequence: none}}` to aggregates, and a topic of its own to topics.name."
+_DECLARE = f"Add `{CANARY}: {{sequence: none}}` to aggregates, and a separate topic to topics.name."
 _LOG = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
 _END_SECONDS = 10.0
@@ -72,12 +72,12 @@ class Canary:
             location = find_event(reader, self._topic, event_id, ends, timeout_seconds=self._timeout_seconds)
         if location is None:
             raise ConnectorFailedError(
-                f"{self._spec.name} runs, but its canary was not seen in {self._topic} "
-                f"within {self._timeout_seconds:g} s",
-                hint="Do the connector and --bootstrap-servers lead to the same Kafka, and the DSN to the connector's "
-                "database? If so, look into the worker's log.",
+                f"{self._spec.name} runs, but its canary did not reach {self._topic} within {self._timeout_seconds:g} "
+                "s",
+                hint="Check that the connector and --bootstrap-servers lead to the same Kafka, and that the DSN "
+                "leads to the connector's database. Otherwise check the worker's log.",
             )
-        return f"seen at {location} after {time.monotonic() - began:.1f} s"
+        return f"reached {location} after {time.monotonic() - began:.1f} s"
 
     def _write(self) -> str:
         outbox = Outbox(spec=self._spec)
@@ -132,6 +132,6 @@ def _ends(reader: "confluent.Consumer", topic: str) -> dict[int, int]:
     for partition in find_topics(reader).get(topic, []):
         _, end = reader.get_watermark_offsets(confluent.TopicPartition(topic, partition), timeout=_END_SECONDS)
         if end < 0:
-            raise BrokerError(f"the end of {topic}[{partition}] is not known")
+            raise BrokerError(f"the end of {topic}[{partition}] is unknown")
         found[partition] = end
     return found

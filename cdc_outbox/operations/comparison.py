@@ -27,7 +27,7 @@ ReadRows = Callable[[], Iterator[Row]]
 """Reads id, aggregate type, aggregate id, source and sequence number of each row, from the first one at each call."""
 
 REPUBLISH = "`cdc-outbox deploy-connector --earlier-events republish` publishes the rows of the table again."
-_RETENTION = " Where retention has removed the messages, --consumer counts what a consumer has applied."
+_RETENTION = " If retention has removed the messages, --consumer counts the events that a consumer has applied."
 
 
 @dataclass(slots=True)
@@ -187,7 +187,7 @@ def _conflict(rows: list[Row]) -> str:
         return ""
     which = f"the number of {_described(rows[0])}"
     more = f", and the numbers of {len(rows) - 1:,} more" if len(rows) > 1 else ""
-    return f". The topics hold another event under {which}{more}: the database has given it out twice"
+    return f". The topics hold another event under {which}{more}: the database assigned it twice"
 
 
 def _described(row: Row) -> str:

@@ -121,7 +121,7 @@ class OpenInbox:
                 return self._once(work)
             except TransactionConflictError as error:
                 if error.sqlstate == _LOCK_TIMEOUT or attempt == _ATTEMPTS:
-                    error.hint = "A consumer is at work on the same aggregate; run the command again in a moment."
+                    error.hint = "A consumer is processing the same aggregate; run the command again in a moment."
                     raise
         raise AssertionError
 
@@ -138,7 +138,7 @@ class OpenInbox:
         [(is_known,)] = self.ask("is_known")
         if not is_known:
             known = self.find_consumers()
-            there = f"there are: {', '.join(known)}" if known else "there is none yet"
+            there = f"consumers are {', '.join(known)}" if known else "it has no consumer yet"
             raise ConfigError(
                 f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"
             )

@@ -85,11 +85,13 @@ def decide(checkpoints: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof
         delivery: Read after all of them were taken.
     """
     if not delivery.reader:
-        return PruneVerdict(None, delivery.idle_because or f"no process reads {delivery}: does the connector run?")
+        return PruneVerdict(
+            None, delivery.idle_because or f"no process reads {delivery}; check that the connector runs"
+        )
     same = [checkpoint for checkpoint in checkpoints if checkpoint.reader == delivery.reader]
     if not same:
         return PruneVerdict(
-            None, f"{delivery} got another reader since the checkpoint: was the connector started anew?"
+            None, f"the reader of {delivery} has changed since the checkpoint; the connector may have been restarted"
         )
     newest = same[-1]
     passed = [checkpoint for checkpoint in same if checkpoint.position <= delivery.confirmed]
@@ -97,18 +99,18 @@ def decide(checkpoints: Sequence[Checkpoint[PositionT]], delivery: DeliveryProof
         return PruneVerdict(newest)
     return PruneVerdict(
         passed[-1] if passed else None,
-        f"{delivery} is at {delivery.confirmed}, behind the checkpoint {newest.position} "
-        f"of {newest.taken_at:%Y-%m-%d %H:%M:%S%z}",
+        f"{delivery} is at {delivery.confirmed}, before the checkpoint {newest.position} of "
+        f"{newest.taken_at:%Y-%m-%d %H:%M:%S%z}",
     )
 
 
 _NO_OFFSET_HINT = (
-    "Does the connector of the spec's name run, and read this outbox? It stores an offset about once a minute, and "
-    "none for an idle outbox unless it has a heartbeat.interval.ms."
+    "Check that the connector of the spec's name runs and reads this outbox. It stores an offset about once a "
+    "minute; for an idle outbox, only if heartbeat.interval.ms is set."
 )
 _ANOTHER_LOG_HINT = (
-    "Does the DSN lead to the server that the connector reads? If its binlog was reset or purged, begin the connector "
-    "anew and let it publish the table's rows again."
+    "Check that the DSN leads to the server that the connector reads. If its binlog was reset or purged, deploy the "
+    "connector as a new one and publish the table's rows again."
 )
 
 
@@ -128,7 +130,7 @@ def log_end(log: Log, *, database: str) -> BinlogPosition:
     if defect or log.end is None:
         raise UnprovenDeliveryError(
             f"the server's binlog {defect}; nothing was deleted",
-            hint="A connector reads nothing but the binlog: it wants log_bin, binlog_format=ROW and no filter.",
+            hint="A connector reads only the binlog: it needs log_bin, binlog_format=ROW and no filter.",
         )
     return log.end
 
@@ -152,12 +154,12 @@ def stored_position(name: str, offsets: Sequence[Mapping[str, Any]], *, topic_pr
         )
     position = BinlogPosition.of(str(offset.get("file", "")), int(offset.get("pos") or 0))
     if position is None:
-        raise _unproven(f"the connector {name} has stored no place in a binlog", _ANOTHER_LOG_HINT)
+        raise _unproven(f"the connector {name} has stored no binlog position", _ANOTHER_LOG_HINT)
     size = log.sizes.get(position.file)
     if size is None:
-        raise _unproven(f"the connector {name} is at {position}, and the server has no such file", _ANOTHER_LOG_HINT)
+        raise _unproven(f"the connector {name} is at {position}, but the server has no such file", _ANOTHER_LOG_HINT)
     if position.offset > size:
-        raise _unproven(f"the connector {name} is at {position}, and that file ends at {size}", _ANOTHER_LOG_HINT)
+        raise _unproven(f"the connector {name} is at {position}, but that file ends at {size}", _ANOTHER_LOG_HINT)
     return position
 
 

@@ -1,8 +1,8 @@
-"""What is wrong with a pipeline: everything that lint, preflight, plan and status know of it, each cause once.
+"""Diagnose a pipeline: the findings of lint, preflight, plan and status, each cause once.
 
-Each system is asked for itself, so that one that is silent hides nothing that another one knows. Each fact is read
-once, in an order in which what runs meanwhile looks well: a slot before the offset that Connect stored, the topic of
-heartbeats before their table.
+Each system is queried separately, so a system that does not respond hides no finding about another one. Each fact is
+read once, in an order in which a running pipeline shows no false finding: a slot before the offset that Connect
+stored, the topic of heartbeats before their table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,9 +52,9 @@ Opening = Callable[[], AbstractContextManager[tuple[Any, TransactionDriver]]]
 
 CONNECT, DATABASE, BROKERS = "connect", "database", "topics"
 _NOT_ASKED = {
-    CONNECT: ("Connect was not asked: nothing is known of the connector and its offsets.", "Give --connect-url."),
-    DATABASE: ("the database was not asked.", "Give --dsn."),
-    BROKERS: ("the brokers were not asked: nothing is known of topics and heartbeats.", "Give --bootstrap-servers."),
+    CONNECT: ("Connect was not queried: the connector and its offsets were not checked.", "Set --connect-url."),
+    DATABASE: ("the database was not checked.", "Set --dsn."),
+    BROKERS: ("the brokers were not queried: topics and heartbeats were not checked.", "Set --bootstrap-servers."),
 }
 
 
@@ -63,8 +63,8 @@ class Systems:
     """The systems of a pipeline, ``None`` for one whose address is not known.
 
     Args:
-        kafka_settings: librdkafka's, for the consumer that reads the heartbeats; ``None`` reads none.
-        silent: Which are known not to answer, with the error: ``connect``, ``database`` and ``topics``.
+        kafka_settings: librdkafka settings of the consumer that reads the heartbeats; ``None`` reads none.
+        silent: The errors of systems that are known not to respond: ``connect``, ``database`` and ``topics``.
     """
 
     connect: ConnectClient | None = None
@@ -78,7 +78,7 @@ class Doctor:
     """One diagnosis of one pipeline.
 
     Args:
-        timings: Its timeout is how long Connect may take to know a connector that was just made.
+        timings: Its timeout limits how long Connect may take to know a connector that was just created.
     """
 
     def __init__(self, spec: Spec, systems: Systems, *, timings: Timings) -> None:
@@ -97,11 +97,11 @@ class Doctor:
 
     @property
     def silences(self) -> list[CdcOutboxError]:
-        """Why systems could not be asked."""
+        """The errors of systems that did not respond."""
         return [*self._silent.values()]
 
     def look(self) -> list[Finding]:
-        """Return everything that is found, the worst first; nothing is changed."""
+        """Return all findings, the most severe first; nothing is changed."""
         self._ask(CONNECT, self._check_connector)
         self._ask(BROKERS, self._check_topics)
         self._ask(BROKERS, self._read_heartbeats)
@@ -111,7 +111,7 @@ class Doctor:
         return by_severity(merge(self._unasked(), self._linted, *self._sources, self._check_heartbeats()))
 
     def _ask(self, system: str, ask: Callable[[], Iterable[Finding]]) -> None:
-        """Add what a system tells as that of one source; one that did not answer is not asked again."""
+        """Add the findings of a check as one source; skip a system that did not respond before."""
         if system in self._silent:
             return
         source = list[Finding]()
@@ -123,14 +123,14 @@ class Doctor:
             self._silent[_system_of(error) or system] = error
 
     def _unasked(self) -> Iterator[Finding]:
-        """Yield once of each system that it did not answer, or that its address is not known."""
+        """Yield one finding for each system that did not respond, or whose address is not known."""
         known = {CONNECT: self._systems.connect, DATABASE: self._systems.database, BROKERS: self._systems.brokers}
         for system, address in known.items():
             location = Location(document=system, path=self._spec.name)
             if error := self._silent.get(system):
                 yield explained("OP101", location, f"{str(error).removesuffix('.')}.", error.hint)
             elif system == DATABASE and self._kind not in LOOKS:
-                yield explained("OP102", location, f"there is no look into {self._kind}.")
+                yield explained("OP102", location, f"doctor does not support databases of the kind {self._kind}.")
             elif address is None and (system == DATABASE or self._config is not None):
                 yield explained("OP102", location, *_NOT_ASKED[system])
 
@@ -143,10 +143,10 @@ class Doctor:
             is_deployable = self._kind is DatabaseKind.POSTGRESQL
             remedy = "Run `cdc-outbox deploy-connector`." if is_deployable else RENDER
             location = Location(document=CONNECT, path=name)
-            yield explained("OP201", location, "Connect knows no connector of this name.", remedy)
+            yield explained("OP201", location, "Connect has no connector of this name.", remedy)
         if found is not None:
             yield from self._check_status(found)
-            with suppress(ConnectError):  # a worker may take no notes of topics
+            with suppress(ConnectError):  # a worker may not track topics
                 self._written = client.find_topics(name)
         if self._config is not None:
             yield from () if found is None else divergences(self._spec, found)
@@ -155,17 +155,21 @@ class Doctor:
     def _check_status(self, found: Found) -> Iterator[Finding]:
         location, condition = Location(document=CONNECT, path=self._spec.name), condition_of(found.status)
         if condition is Condition.PENDING:
-            remedy = "Look again in a moment; if it stays so, look into the worker's log."
+            remedy = "Check again in a moment; if the state does not change, read the worker's log."
             if found.status.is_halted:
-                remedy = PAY if found.is_republishing else "Run `cdc-outbox resume` if it was not halted on purpose."
+                remedy = (
+                    PAY
+                    if found.is_republishing
+                    else "Run `cdc-outbox resume` if it was paused or stopped unintentionally."
+                )
             yield explained("OP203", location, f"{describe(found.status)}.", remedy)
         if condition is Condition.FAILED:
-            reason = reason_of(found.status) or Diagnosis("There is no trace.", remedy="")
-            remedy = reason.remedy or "Look into the worker's log."
+            reason = reason_of(found.status) or Diagnosis("Connect returned no stack trace.", remedy="")
+            remedy = reason.remedy or "Read the worker's log."
             yield explained("OP202", location, f"{describe(found.status)}. {reason.sentence}", remedy)
         if found.is_republishing:
             location = Location(document=DATABASE, path=self._spec.database.slot)
-            yield explained("DB515", location, f"the connector owes rows: {OWED}.", PAY)
+            yield explained("DB515", location, f"the connector has not published all rows: {OWED}.", PAY)
 
     def _check_workers(self) -> Iterator[Finding]:
         client = self._systems.connect
@@ -181,7 +185,7 @@ class Doctor:
             yield explained("OP209", location, f"{error}.", error.hint)
 
     def _validate(self) -> Iterable[Finding]:
-        # A worker that validates logs into the database.
+        # A worker connects to the database to validate.
         if self._systems.connect is None or self._config is None or DATABASE in self._silent:
             return ()
         return self._systems.connect.validate(dict(self._config), seconds=self._timings.probe_seconds)
@@ -196,7 +200,7 @@ class Doctor:
         return ()
 
     def _look(self, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
-        """Yield what a preflight finds, and how the slot fits what the connector does."""
+        """Yield the findings of the preflight, and whether slot and connector match."""
         if self._kind not in LOOKS:
             return
         slot = yield from LOOKS[self._kind](self._spec, connection, driver, self._ask_offsets)
@@ -212,16 +216,16 @@ class Doctor:
                 yield explained(hole.code, location, hole.text, hole.hint)
         elif slot is not None and not slot.active and condition_of(found.status) is Condition.UP:
             remedy = "Compare the DSN with database.host and database.name of the spec."
-            yield explained("OP206", location, "the connector runs, and its slot has no reader here.", remedy)
+            yield explained("OP206", location, "the connector runs, and its slot in this database is inactive.", remedy)
 
     def _ask_offsets(self) -> Connected | None:
-        """Return the connector with its offsets as they are now, ``None`` where Connect does not tell."""
+        """Return the connector with its current offsets, ``None`` if Connect does not respond."""
         client, found = self._systems.connect, self._connector
         if client is None or CONNECT in self._silent:
             return None
         try:
             return Connected(connector=found, offsets=client.find_offsets(self._spec.name) if found else [])
-        except ConnectorNotFoundError:  # no more
+        except ConnectorNotFoundError:  # deleted meanwhile
             return Connected(connector=None, offsets=[])
         except ConnectError as error:
             self._silent[CONNECT] = error
@@ -231,8 +235,8 @@ class Doctor:
         try:
             yield from find_drift(self._spec, catalog, outbox_catalog(self._spec, catalog))
         except DatabaseAccessError:
-            message = "this role may not read all of it, so it was not compared with what `cdc-outbox init` makes."
-            remedy = "`cdc-outbox init --check` compares it, with a role that owns it."
+            message = "this role cannot read all tables, so they were not compared with those of `cdc-outbox init`."
+            remedy = "Run `cdc-outbox init --check` with the role that owns the tables."
             yield explained("DB602", Location(document=DATABASE, path=str(self._spec.outbox.table)), message, remedy)
 
     def _check_topics(self) -> Iterator[Finding]:
@@ -250,10 +254,12 @@ class Doctor:
     def _absent(self, topic: str) -> Finding:
         location = Location(document=BROKERS, path=topic)
         if topic in self._written:
-            message = "does not exist any more: the connector has written to it."
-            remedy = "Do what docs/recovery/lost-topic.md says; `cdc-outbox verify` names the events that are missing."
+            message = "the topic does not exist, and the connector has written to it before."
+            remedy = "Follow docs/recovery/lost-topic.md; `cdc-outbox verify` lists the missing events."
             return explained("OP303", location, message, remedy)
-        return explained("OP301", location, "does not exist yet.", "Connect makes it, or `cdc-outbox topics create`.")
+        return explained(
+            "OP301", location, "the topic does not exist yet.", "Connect creates it, or run `cdc-outbox topics create`."
+        )
 
     def _read_heartbeats(self) -> Iterable[Finding]:
         settings, runs = self._systems.kafka_settings, self._connector
@@ -270,9 +276,9 @@ class Doctor:
             self._stored = HeartbeatTable(self._beating, connection, driver).read(runs=runs)
         except DatabaseAccessError:
             message = (
-                f"this role may not read {self._beating.table}: a database that went back shows only in the topic."
+                f"this role cannot read {self._beating.table}: only the topic can show that the database was restored."
             )
-            remedy = "Give a --dsn whose role may select from it."
+            remedy = "Set --dsn to a role with SELECT on this table."
             yield explained("OP406", Location(document="heartbeats", path=self._beating.topic), message, remedy)
 
     def _check_heartbeats(self) -> Iterable[Finding]:
@@ -282,6 +288,6 @@ class Doctor:
 
 
 def _system_of(error: CdcOutboxError) -> str | None:
-    """Return which system an error is of, ``None`` where it does not say."""
+    """Return the system that an error belongs to, ``None`` if it is not known."""
     kinds = {ConnectError: CONNECT, DatabaseError: DATABASE, BrokerError: BROKERS}
     return next((system for kind, system in kinds.items() if isinstance(error, kind)), None)

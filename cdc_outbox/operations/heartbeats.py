@@ -1,4 +1,4 @@
-"""The chain of heartbeats: what it tells of the history of the database that wrote them. Pure.
+"""The chain of heartbeats, which shows the history of the database that wrote them. Pure.
 
 A connector writes a heartbeat through its outbox at its start and once a minute: a number, an id, and the id of the
 heartbeat before it. They take the events' own way into a topic of one partition that is kept for ever. Slot, system
@@ -28,18 +28,18 @@ _REMEMBERED = 100_000
 
 
 class HeartbeatKind(StrEnum):
-    """What a chain shows."""
+    """The kinds of breaks of a chain."""
 
     WENT_BACK = "went back"
-    """The database goes on from an older state than it had."""
+    """The database continues from an older state."""
     NONE = "none there"
-    """The database holds no heartbeat, and the topic does."""
+    """The database contains no heartbeat, and the topic does."""
     GAP = "gap"
-    """Heartbeats are missing, and the events that were committed beside them."""
+    """Heartbeats are missing, and events that were committed at that time."""
     TWO = "two databases"
-    """Two databases go on from the same state."""
-    ANEW = "no beginning"
-    """The topic does not hold the first heartbeat: it was made anew, or that one never came."""
+    """Two databases continue from the same state."""
+    ANEW = "no start"
+    """The topic does not contain the first heartbeat: it was created again, or the heartbeat did not arrive."""
     SILENT = "silent"
     """No heartbeat is written, or none arrives."""
 
@@ -68,12 +68,12 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """That an operator saw what was found.
+    """An operator's acceptance of breaks.
 
     Args:
-        ids: Of the heartbeats that broke the chain.
-        by: Who accepted.
-        found: The findings' texts.
+        ids: The ids of the heartbeats that broke the chain.
+        by: The operator.
+        found: The texts of the findings.
     """
 
     ids: frozenset[str]
@@ -88,11 +88,11 @@ class Acceptance:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Where a chain does not continue.
+    """A heartbeat that does not continue the chain.
 
     Args:
-        id: Of the heartbeat that shows it; an acceptance names it.
-        text: What was found, a sentence without a full stop.
+        id: The id of the heartbeat, which an acceptance names.
+        text: A sentence without a full stop.
     """
 
     kind: HeartbeatKind
@@ -102,13 +102,13 @@ class Break:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """What the database holds of the chain, read after the topic.
+    """The heartbeats in the database, read after the topic.
 
     Args:
-        heartbeats: Of the last day, in order.
+        heartbeats: The heartbeats of the last day, in order.
         now: The server's clock.
-        runs: Whether the connector runs, so that heartbeats have to come; ``None`` where that is not known.
-        table: The name of the table that holds them.
+        runs: Whether the connector runs, so that heartbeats must arrive; ``None`` if it is not known.
+        table: The name of their table.
     """
 
     heartbeats: Sequence[Heartbeat]
@@ -118,7 +118,7 @@ class Stored:
 
 
 def read_record(message: Message) -> Heartbeat | Acceptance | None:
-    """Return what a record of the topic says, whatever the outbox's format is; ``None`` for any other record."""
+    """Parse a record of the topic, in any format of an outbox; return ``None`` for other records."""
     content = _content(message.value)
     if content is None:
         return None
@@ -140,7 +140,7 @@ def read_record(message: Message) -> Heartbeat | Acceptance | None:
 
 
 def _content(value: object) -> Mapping[str, Any] | None:
-    """Return the object that is a heartbeat's or an acceptance's: the value itself, or what an envelope has in it."""
+    """Return the object of a heartbeat or an acceptance: the value itself, or the content of an envelope."""
     if isinstance(value, bytes | str):
         try:
             value = json.loads(value)
@@ -176,7 +176,7 @@ class Chain:
     _turn: Break | None = None
 
     def add(self, record: Heartbeat | Acceptance) -> None:
-        """Take the next record."""
+        """Add the next record."""
         if isinstance(record, Acceptance):
             self.acceptances.append(record)
             return
@@ -184,7 +184,7 @@ class Chain:
             return
         found = self._judge(record, self.head)
         if found is not None and found.kind is HeartbeatKind.TWO:
-            self._turn = found  # one takes its turn each minute: the last one stands for all
+            self._turn = found  # they alternate each minute: the last one represents all
         elif found is not None:
             self._breaks.append(found)
         self._tips.discard(record.previous or "")
@@ -195,10 +195,11 @@ class Chain:
         self.head = record
 
     def breaks(self, stored: Stored | None = None) -> list[Break]:
-        """Return what was not accepted.
+        """Return the breaks that were not accepted.
 
         Args:
-            stored: What the database holds; without it a restored database shows only when its heartbeats arrive.
+            stored: The heartbeats in the database; without them a restored database is detected only when its
+                heartbeats arrive.
         """
         found = [*self._breaks, *([self._turn] if self._turn is not None else ())]
         known = {each.id for each in found}
@@ -209,9 +210,9 @@ class Chain:
     def published_until(self, stored: Stored) -> Lsn | None:
         """Return a position in the server's log before which every commit is in the topics.
 
-        A heartbeat that topic and database have in common was written before the database went back, and what was
-        committed before it was published before it. ``None`` where there is none, or where the topic itself shows a
-        break that was not accepted: commits before the heartbeats behind it may be missing.
+        A heartbeat that topic and database have in common was written before the restore, and earlier commits were
+        published before it. ``None`` if there is none, or if the topic itself shows a break that was not accepted:
+        commits before the heartbeats after the break may be missing.
         """
         joint = self._joint(stored)
         return None if joint is None or self.breaks() else joint.lsn
@@ -230,39 +231,39 @@ class Chain:
     def _explain(self, new: Heartbeat, head: Heartbeat) -> Break:
         other = " of another server" if new.system != head.system else ""
         if new.previous in self._tips:
-            text = f"heartbeats{other} of two histories take turns, the last is number {new.number} of {_at(new)}"
+            text = f"heartbeats{other} of two histories alternate; the last one is number {new.number} of {_at(new)}"
             return Break(HeartbeatKind.TWO, new.id, text)
         if new.previous in self._known:
             return Break(HeartbeatKind.WENT_BACK, new.id, _went_back(self._known[new.previous], head, new))
-        if new.number > head.number + 1:  # otherwise the database has another one under the head's number
+        if new.number > head.number + 1:  # otherwise the database has another heartbeat with the head's number
             text = (
-                f"{_named(head.number + 1, new.number - 1)} never came{other}: what was committed between "
-                f"{_at(head)} and {_at(new)} was not published, or not all of it"
+                f"{_named(head.number + 1, new.number - 1)}{other} did not arrive: events that were committed between "
+                f"{_at(head)} and {_at(new)} were not published, or not all of them"
             )
             return Break(HeartbeatKind.GAP, new.id, text)
         text = (
-            f"heartbeat {new.number} of {_at(new)}{other} came after {head.number}, of a history that is not known: "
-            f"what was committed between its backup and {_at(new)} was not published, or is no longer in the database"
+            f"heartbeat {new.number} of {_at(new)}{other} follows {head.number} and belongs to an unknown history: "
+            f"events committed between its backup and {_at(new)} were not published, or are missing in the database"
         )
         return Break(HeartbeatKind.WENT_BACK, new.id, text)
 
     def _compare(self, stored: Stored) -> Iterator[Break]:
-        """Yield what the database shows that the topic does not show yet."""
+        """Yield breaks that the database shows and the topic does not show yet."""
         head, there = self.head, stored.heartbeats
         if not there:
             if head is not None:
-                text = f"the topic has {counted(head.number, 'heartbeat')}, and {stored.table} has none"
+                text = f"the topic contains {counted(head.number, 'heartbeat')}, and {stored.table} contains none"
                 yield Break(HeartbeatKind.NONE, head.id + "+", text)
             return
         last, joint = there[-1], self._joint(stored)
-        broken = _went_on(there, joint, head)
+        broken = _restored_break(there, joint, head)
         accepted_at = None if broken is None else self._accepted_at(broken.id)
         if broken is not None:
             yield broken
-        # What was written before an acceptance was looked at; what is written since has to come.
-        awaited = next((each for each in _behind(there, joint) if accepted_at is None or each.at > accepted_at), None)
+        # An acceptance covers earlier heartbeats; later ones must arrive.
+        awaited = next((each for each in _after(there, joint) if accepted_at is None or each.at > accepted_at), None)
         if (broken is None or accepted_at is not None) and awaited is not None and stored.now - awaited.at > GRACE:
-            text = f"heartbeat {awaited.number} of {_at(awaited)} did not come to the topic"
+            text = f"heartbeat {awaited.number} of {_at(awaited)} did not arrive on the topic"
             yield Break(HeartbeatKind.SILENT, f"{awaited.id}!", text)
         if stored.runs and stored.now - last.at > GRACE:
             yield Break(HeartbeatKind.SILENT, f"{last.id}!", f"no heartbeat was written since {_at(last)}")
@@ -272,46 +273,46 @@ class Chain:
         return max((each.at for each in self.acceptances if heartbeat in each.ids), default=None)
 
 
-def _went_on(there: Sequence[Heartbeat], joint: Heartbeat | None, head: Heartbeat | None) -> Break | None:
+def _restored_break(there: Sequence[Heartbeat], joint: Heartbeat | None, head: Heartbeat | None) -> Break | None:
     """Return whether the database's heartbeats continue an older state than the topic's last heartbeat."""
     if head is None:
         return None
     if joint is not None and joint.id != head.id:
-        following = next(_behind(there, joint), None)
-        # Where nothing was written since, there is no heartbeat yet that could be accepted.
+        following = next(_after(there, joint), None)
+        # Without a later heartbeat there is none yet that could be accepted.
         key = following.id if following else f"{joint.id}+"
         return Break(HeartbeatKind.WENT_BACK, key, _went_back(joint, head, following))
     if joint is None and there[0].previous != head.id and there[0].number <= head.number:
-        text = f"none of the database's heartbeats is in the topic, which has come to {head.number}"
+        text = f"the topic contains none of the database's heartbeats, and ends with number {head.number}"
         return Break(HeartbeatKind.WENT_BACK, there[0].id, text)
     return None
 
 
-def _behind(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Iterator[Heartbeat]:
-    """Yield the heartbeats behind one of them, or all."""
+def _after(heartbeats: Iterable[Heartbeat], joint: Heartbeat | None) -> Iterator[Heartbeat]:
+    """Yield the heartbeats after one of them, or all."""
     number = 0 if joint is None else joint.number
     return (each for each in heartbeats if each.number > number)
 
 
 def _went_back(joint: Heartbeat, head: Heartbeat, new: Heartbeat | None) -> str:
-    """Return what is known of a database whose heartbeats go on from an older one than the topic's last.
+    """Describe a database whose heartbeats continue an older one than the topic's last.
 
     Args:
-        new: The first that it wrote since, as far as there is one.
+        new: The first heartbeat since the restore, if there is one.
     """
-    # One that is no younger than what was lost was in the backup already, and tells nothing of the restore's time.
+    # A heartbeat that is not newer than the head was in the backup, and does not show the time of the restore.
     until = "the restore" if new is None or new.at <= head.at else _at(new)
     return (
-        f"the database went back to heartbeat {joint.number}, though {head.number} of {_at(head)} is in the topic: "
-        f"what was committed between {_at(joint)} and {until} need not be in it any more, and what it has committed "
-        "since the restore need not be published"
+        f"the database was restored to heartbeat {joint.number}, and the topic contains {head.number} of {_at(head)}: "
+        f"events committed between {_at(joint)} and {until} may be missing in the database, and events committed since "
+        "the restore may not be published"
     )
 
 
 def _beginning(number: int) -> str:
     return (
-        f"the topic begins with heartbeat {number}: either it was made anew, or {_named(1, number - 1)} never came, "
-        "and what was committed before was not published, or not all of it"
+        f"the topic begins with heartbeat {number}: either it was created again, or {_named(1, number - 1)} did not "
+        "arrive, and earlier events were not published, or not all of them"
     )
 
 

@@ -1,10 +1,10 @@
-"""Findings of several sources as one list that names each cause once. Pure.
+"""Merge the findings of several sources into one list that contains each cause once. Pure.
 
-Two sources may find the same, and one cause may have several codes. What is kept:
+Two sources may report the same problem, and one cause may have several codes. The list keeps:
 
-- Of a code at a location: the most severe finding, and of equals that of the first source. One source may find a code
-  at a location several times, such as two settings of a topic.
-- Of a cause and what follows from it: the cause, by :data:`_RULES`.
+- For a code at a location: the most severe finding, and of equally severe ones that of the first source. One source
+  may report a code at a location several times, such as two settings of a topic.
+- For a cause and its consequences: the cause, by :data:`_RULES`.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ def merge(*sources: Iterable[Finding]) -> list[Finding]:
     """Return the findings of several sources, in their order, each cause once.
 
     Args:
-        sources: Of two that find the same, the first is the one that says more about it.
+        sources: The more detailed source first.
     """
     found = _without_repetitions(sources)
     return [
@@ -30,7 +30,7 @@ def merge(*sources: Iterable[Finding]) -> list[Finding]:
 
 
 def by_severity(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings, the worst first; those that are equally severe stay in their order."""
+    """Return findings, the most severe first; equally severe ones keep their order."""
     return sorted(findings, key=_rank)
 
 
@@ -42,8 +42,8 @@ def _without_repetitions(sources: Iterable[Iterable[Finding]]) -> list[Finding]:
     numbered = [(number, finding) for number, source in enumerate(sources) for finding in source]
     best: dict[tuple[str, Location], tuple[int, int]] = {}
     for number, finding in numbered:
-        told = (_rank(finding), number)
-        best[_key(finding)] = min(told, best.get(_key(finding), told))
+        rank = (_rank(finding), number)
+        best[_key(finding)] = min(rank, best.get(_key(finding), rank))
     return [finding for number, finding in numbered if number == best[_key(finding)][1]]
 
 
@@ -52,15 +52,15 @@ def _key(finding: Finding) -> tuple[str, Location]:
 
 
 def _follows(finding: Finding, cause: Finding) -> bool:
-    """Tell whether a finding adds nothing to another one, its cause."""
+    """Return whether a finding is a consequence of another one."""
     return any(cause.code.startswith(rule.cause) and rule.holds(finding, cause) for rule in _RULES[finding.code])
 
 
 class _Rule(NamedTuple):
-    """What another finding has to be for a finding to follow from it.
+    """The condition under which a finding is a consequence of another one.
 
     Args:
-        cause: Its code, or how that begins.
+        cause: The code of the other finding, or its beginning.
     """
 
     cause: str
@@ -80,7 +80,7 @@ def _of_connect(_finding: Finding, cause: Finding) -> bool:
 
 
 def _refutable(finding: Finding, cause: Finding) -> bool:
-    """Tell whether the offset that a silent Connect has may show that a hole is none."""
+    """Return whether the offset of a Connect that does not respond may show that a hole does not exist."""
     return cause.location.document == "connect" and finding.severity is Severity.WARNING
 
 
@@ -93,20 +93,20 @@ def _same_override(finding: Finding, cause: Finding) -> bool:
 
 
 _RULES = {
-    # Lint has said it with its line in the spec, or a task that failed has said it already.
+    # Lint reported it with its line in the spec, or a failed task reported it.
     "CC001": (_Rule("CC", _same_override), _Rule("OP202", _same_remedy)),
-    # The table is missing in another database, or under a name that was meant otherwise: init must not create it.
+    # The table is missing in the wrong database, or has a wrong name in the spec: init must not create it.
     "DB301": (_Rule("DB101"), _Rule("OP208")),
     "DB401": (_Rule("DB101"),),
-    # A type that the connector cannot read is not init's type either.
+    # A type that the connector does not support is not init's type either.
     "DB311": (_Rule("DB304", _same_location),),
-    # What may come of a column or a key that is not as init makes it.
+    # Consequences of a column or a key that differs from init's.
     "DB315": (_Rule("DB306", _same_location),),
     "DB316": (_Rule("DB308", _same_location),),
-    # The hole says that the slot is lost, and which events are lost with it.
+    # The hole names the lost slot and its lost events.
     "DB505": (_Rule("DB511", _hole_of_slot), _Rule("DB512", _hole_of_slot)),
     "DB511": (_Rule("OP101", _refutable),),
     # Without a connector there are no offsets; without an answer of Connect they are not known.
     "DB601": (_Rule("OP201"), _Rule("OP101", _of_connect), _Rule("OP102", _of_connect)),
 }
-"""From what a code may follow. A new code that reports a cause under a second name gets a line here."""
+"""The possible causes of each code. A new code for a known cause needs an entry here."""

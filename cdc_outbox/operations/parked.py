@@ -95,7 +95,7 @@ class Park:
             absent = ", ".join(map(str, missing))
             raise InboxError(
                 f"no parked event of {self._inbox.consumer} has the id {absent}; {there}",
-                hint="What was applied or skipped is parked no more.",
+                hint="Applied and skipped events are no longer parked.",
             )
         return rows
 
@@ -157,7 +157,7 @@ class Park:
         if named and forced and not FORCED & {row.reason for row in rows}:
             reasons = ", ".join(f"{row.parked_id} as {row.reason}" for row in rows)
             meant = ", ".join(sorted(forced))
-            raise InboxError(f"nothing of it is parked as {meant}: {reasons}", hint="Try it again without --force.")
+            raise InboxError(f"none of them is parked as {meant}: {reasons}", hint="Retry without --force.")
         done = Retried()
         for row in rows:
             reason = why_not_retried(row, forced=forced, claimed=claimed)
@@ -166,8 +166,8 @@ class Park:
             elif not named:
                 done.left.append((row, reason))
             else:
-                hint = f"--force {row.reason} applies it all the same." if row.reason in FORCED - forced else None
-                raise InboxError(f"{row.parked_id} is not tried again: {reason}", hint=hint)
+                hint = f"--force {row.reason} applies it anyway." if row.reason in FORCED - forced else None
+                raise InboxError(f"{row.parked_id} cannot be retried: {reason}", hint=hint)
         self._forget_starts(done.due)
         self._inbox.ask(
             "retry",

@@ -104,21 +104,21 @@ def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str]) -
         claimed: Ids under which an event was applied.
     """
     if row.reason in FORCED and not row.forced and row.reason not in forced:
-        return f"it is parked as {row.reason}, and would be again: {row.error or 'nothing more is known'}"
+        return f"it is parked as {row.reason}, and would be parked again: {row.error or 'no error is recorded'}"
     if row.reason in FORCED and row.event_id in claimed:
         return "another event was applied under its id, so it can only be skipped"
     if row.reason in _PATIENT:
-        return "it goes on by itself when its predecessor is applied"
+        return "it continues when its predecessor is applied"
     return ""
 
 
 def why_not_forced(reason: Reason) -> str:
     """Return why nothing is forced that is parked for a reason which is none of :data:`FORCED`."""
     if reason in _PATIENT:
-        return "it goes on by itself when its predecessor is applied; one that is lost is given up by a baseline"
+        return "it continues when its predecessor is applied; a baseline accepts a lost predecessor"
     if reason is Reason.UNREADABLE:
-        return "what cannot be read cannot be applied; a retry reads it again"
-    return "it is tried again without"
+        return "an unreadable message cannot be applied; a retry reads it again"
+    return "it is retried without --force"
 
 
 def decide_skip(chosen: Sequence[ParkedRow], parked: Sequence[ParkedRow], last: int) -> Skip:
@@ -158,9 +158,9 @@ def _not_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> str:
     name = f"{row.aggregate.aggregate_type}/{row.aggregate.aggregate_id}"
     first = waiting[0] if waiting else row
     if first.parked_id != row.parked_id:
-        before = f"#{first.sequence}" if first.sequence is not None else f"one that is {first.reason}"
-        return f"{row.parked_id} is {name} #{row.sequence}, and {before} is parked at {first.parked_id} before it"
-    return f"{row.parked_id} is {name} #{row.sequence}, and #{last + 1} did not come yet"
+        before = f"#{first.sequence}" if first.sequence is not None else f"an event without a number ({first.reason})"
+        return f"{row.parked_id} is {name} #{row.sequence}, but {before}, parked as {first.parked_id}, comes first"
+    return f"{row.parked_id} is {name} #{row.sequence}, but #{last + 1} has not arrived"
 
 
 def _hint(row: ParkedRow, waiting: Sequence[ParkedRow]) -> str:
@@ -168,6 +168,6 @@ def _hint(row: ParkedRow, waiting: Sequence[ParkedRow]) -> str:
         return "Retry or skip the earlier ones first."
     source, aggregate_type, aggregate_id = row.aggregate
     return (
-        "Wait for the missing ones, or give them up for lost: "
-        f"`cdc-outbox baseline --aggregate {aggregate_type}/{aggregate_id} --source {source}`."
+        "Wait for the missing events, or accept their loss: `cdc-outbox baseline --aggregate "
+        f"{aggregate_type}/{aggregate_id} --source {source}`."
     )

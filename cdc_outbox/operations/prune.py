@@ -54,7 +54,7 @@ class PruneOptions:
         for name in ("batch_rows", "limit_rows"):
             value = getattr(self, name)
             if value is not None and not 1 <= value < 2**31:
-                raise ConfigError("it takes at least one row", field=f"PruneOptions.{name}")
+                raise ConfigError(f"{name} must be between 1 and 2,147,483,647", field=f"PruneOptions.{name}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +296,7 @@ class Pruning(Generic[PositionT]):
         starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
         if starts is None:
             since = None  # what was found once may be there no more
-        self._report("topics", f"reading {'all messages' if since is None else 'what came since the last run'}")
+        self._report("topics", f"reading {'all messages' if since is None else 'messages since the last run'}")
         self._comparison.refuse_missing(lambda: self._rows.seen(checkpoint, since), starts)
         if records and self._memory is not None:
             self._memory.record(checkpoint, compared=True)
@@ -353,6 +353,6 @@ def refuse_nonsense(options: PruneOptions, outbox: TableName, *, tells_age: bool
         ConfigError: Its rows do not tell their age, or it would be its own archive.
     """
     if options.keep_seconds is not None and not tells_age:
-        raise ConfigError(f"{outbox} has no created_at to tell its rows' age", field="keep_seconds")
+        raise ConfigError(f"{outbox} has no created_at, so the age of its rows is unknown", field="keep_seconds")
     if options.archive == outbox:
         raise ConfigError("the outbox cannot be its own archive", field="archive")

@@ -147,7 +147,7 @@ class OffsetProofSource:
         if config is None:
             raise UnprovenDeliveryError(
                 f"the connector {self._name} does not exist; nothing was deleted",
-                hint="Is this the Connect cluster that it runs on? The connector has the spec's name.",
+                hint="Check that this is the connector's Connect cluster. The connector has the spec's name.",
             )
         schema = self._find_schema()
         if not captures(f"{schema}.{self._outbox.name}", config):
@@ -198,13 +198,13 @@ class OffsetProofSource:
         if not settings:
             raise UnprovenDeliveryError(
                 f"there is no table {self._outbox} here; nothing was deleted",
-                hint="Does the DSN name the outbox's database, and may this role select from the table?",
+                hint="Check that the DSN names the outbox's database, and that this role may select from the table.",
             )
         engine = settings["engine"] or "none"
         if engine != "InnoDB":
             raise UnprovenDeliveryError(
                 f"{self._outbox} has the engine {engine}, which has no snapshots; nothing was deleted",
-                hint="Make it an InnoDB table: without transactions an outbox promises nothing.",
+                hint="Convert it to InnoDB: without transactions an outbox keeps no promise.",
             )
         return self._outbox.schema or str(catalog.find_database())
 
@@ -223,8 +223,8 @@ class OffsetProofSource:
         if state not in _READING:
             return f"the connector {self._name} does not run ({state})"
         return (
-            f"no connection of the user {self._user!r} reads this server's binlog: is it the server that the connector "
-            "reads, and may this role see the connections of others (PROCESS)?"
+            f"no connection of the user {self._user!r} reads this server's binlog. Check that the connector reads "
+            "this server, and that this role may see connections of others (PROCESS)"
         )
 
 

@@ -98,7 +98,7 @@ class PartsByTransaction:
             try:
                 gone = self._drop(partition, checkpoint, before)
             except TransactionConflictError:
-                self._report("partition", f"{partition} is in use; its rows go one by one")
+                self._report("partition", f"{partition} is in use; its rows are deleted one by one")
                 continue
             if gone is not None:
                 self._report("partition", f"{partition} dropped with {gone:,} event{'s' * (gone != 1)}")
@@ -171,15 +171,15 @@ def _defect(slot: SlotFacts | None, database: str) -> str:
     if slot is None:
         return "does not exist"
     if slot.plugin != "pgoutput":
-        return f"is one of the plugin {slot.plugin}, not of pgoutput" if slot.plugin else "is a physical one"
+        return f"has the plugin {slot.plugin}, not pgoutput" if slot.plugin else "is a physical slot"
     if slot.database != database:
         return f"belongs to the database {slot.database!r}, not to {database!r}"
     if slot.wal_status == "lost" or slot.invalidation:
-        return f"is lost ({slot.invalidation})" if slot.invalidation else "is lost: WAL that it needs is gone"
+        return f"is lost ({slot.invalidation})" if slot.invalidation else "is lost: WAL that it needs was removed"
     return ""
 
 
-_OTHER_SLOT = "what is deleted it has in the WAL and still delivers, but it cannot be published again from the table"
+_OTHER_SLOT = "deleted events are in its WAL and are still delivered, but cannot be published again from the table"
 
 
 class SlotProofSource:
@@ -204,7 +204,7 @@ class SlotProofSource:
         for error in errors_in(tuple(check_publication(spec, facts.table, facts.publication))):
             raise UnprovenDeliveryError(
                 f"{error.message.rstrip('.')} ({error.code}, {spec.database.publication}); nothing was deleted",
-                hint=f"{error.remedy.rstrip('.')}. What was written meanwhile is in no topic: {REPUBLISH}",
+                hint=f"{error.remedy.rstrip('.')}. Events written in the meantime are in no topic: {REPUBLISH}",
             )
         if self._client is not None:
             self._check_connector(self._client, facts.slot)
@@ -218,13 +218,15 @@ class SlotProofSource:
         if connected is None or found is None:
             raise UnprovenDeliveryError(
                 f"the connector {name} does not exist; nothing was deleted",
-                hint="Is this the Connect cluster that it runs on? `cdc-outbox deploy-connector` creates it.",
+                hint="Check that this is the connector's Connect cluster. `cdc-outbox deploy-connector` creates "
+                "the connector.",
             )
         table = f"{outbox.schema}.{outbox.name}"
         if slot_of(found.config) != self._name or not captures(table, found.config):
             raise UnprovenDeliveryError(
                 f"the connector {name} does not read {table} from the slot {self._name}; nothing was deleted",
-                hint=f"`cdc-outbox plan` shows how it differs from the spec. Deploy it, and then: {REPUBLISH}",
+                hint="`cdc-outbox plan` shows the differences from the spec. Deploy the connector, and then: "
+                f"{REPUBLISH}",
             )
         stored = stored_offset(connected.offsets, topic_prefix=found.config.get("topic.prefix", ""))
         wal_end, owes = self._facts.read_slots().log_end, found.is_republishing
@@ -244,8 +246,8 @@ class SlotProofSource:
         if rows:
             raise UnprovenDeliveryError(
                 f"{counted(rows, 'event')} older than the last change of the publication {spec.database.publication}, "
-                "which may have left them out; nothing was deleted",
-                hint="Compare them with their topics: give --bootstrap-servers in place of --without-topics.",
+                "which may not have published them; nothing was deleted",
+                hint="Compare them with their topics: give --bootstrap-servers instead of --without-topics.",
             )
 
     def find_delivery(self) -> DeliveryProof[Lsn]:

@@ -180,7 +180,7 @@ class PartPurge(Purge):
         if part not in missing_parts(self._inbox, self._parts(), now):
             return ""  # somebody else made it meanwhile
         if Catalog(self._connection, self._driver).exists(part.table):
-            return "a table of its name is there, and is no partition"
+            return "a table with its name exists, but is not a partition"
         literal = self._inbox.dialect.literal
         names = {
             "partition": part.table.quoted,
@@ -221,8 +221,8 @@ class PartPurge(Purge):
         found = Catalog(self._connection, self._driver).find_partitions(self._inbox.table)
         if not found:
             raise OutboxError(
-                f"{self._inbox.table} has no partitions, not even one for the rest",
-                hint="Create the inbox with `cdc-outbox init --inbox`, or say which one with --inbox-schema.",
+                f"{self._inbox.table} has no partitions, not even the default one",
+                hint="Create the inbox with `cdc-outbox init --inbox`, or give its schema with --inbox-schema.",
             )
         return parts_of(found)
 

@@ -126,7 +126,7 @@ def written(spans: list[Span]) -> str:
 
 
 LATE_OR_LOST = (
-    "Look at `cdc-outbox status` first: while the connector does not run, they are late. If it runs and has caught up, "
+    "Check `cdc-outbox status` first: while the connector does not run, they are late. If it runs and has caught up, "
     "they are lost."
 )
 """The beginning of a remedy for events that may still come."""
@@ -288,9 +288,9 @@ def _missing_difference(location: str, spans: list[Span], account: Account, know
     republishing = "`cdc-outbox deploy-connector --earlier-events republish`"
     if not known.republishes:
         republishing = "a snapshot (`overrides: {snapshot.mode: initial}`, offsets reset)"
-    first, remedy = "", f"Look for the rows in the outbox; {republishing} sends what is there."
+    first, remedy = "", f"Look for the rows in the outbox; {republishing} publishes those that exist."
     if spans[-1][0] <= numbers.last:
-        message = f"{given}, which holds later ones: lost on the way, or deleted from the topic."
+        message = f"{given}, which holds later ones: lost, or deleted from the topic."
     else:
         message = f"{given}: late, or lost."
         first = f"{LATE_OR_LOST} "
@@ -298,10 +298,12 @@ def _missing_difference(location: str, spans: list[Span], account: Account, know
         message = f"{message} {known.consumer} has applied them."
         first, remedy = (
             "",
-            "Nothing for this consumer; one that begins now would wait for them (`cdc-outbox baseline`).",
+            "No action for this consumer; a new one would wait for them (`cdc-outbox baseline`).",
         )
     elif known.starts_later and spans[0][0] < (numbers.first or account.given + 1):
-        remedy = f"The topic forgets its oldest messages: accept what is gone with `cdc-outbox baseline`. {remedy}"
+        remedy = (
+            f"The topic deletes its oldest messages: accept the missing events with `cdc-outbox baseline`. {remedy}"
+        )
     return Difference(
         kind=DifferenceKind.MISSING, location=location, events=events, message=message, remedy=f"{first}{remedy}"
     )
@@ -310,8 +312,8 @@ def _missing_difference(location: str, spans: list[Span], account: Account, know
 def _extra(location: str, account: Account, known: Circumstances) -> Iterable[Difference]:
     given = max(account.given, account.given_later)
     remedy = (
-        "Was the outbox restored, or written past the writer? After a restore it needs a new incarnation: "
-        "`cdc-outbox init --new-incarnation`."
+        "The outbox may have been restored, or written without the writer. After a restore it needs a new "
+        "incarnation: `cdc-outbox init --new-incarnation`."
     )
     numbers = account.numbers or _NOTHING
     above = numbers.between(given, numbers.last)
@@ -339,12 +341,12 @@ def _unapplied(location: str, account: Account, known: Circumstances, until: int
         is_passed = waiting[-1][1] == numbers.last and account.offset < known.committed.get(account.partition, -1)
         message = f"{written(waiting)} in the topic, and {known.consumer} has applied up to {account.applied}"
         if is_passed:
-            message += "; its offset is beyond them, so that they do not come by themselves."
-            kind, remedy = DifferenceKind.PASSED_OVER, "`cdc-outbox replay` gives them to the consumer again."
+            message += "; its offset is after them, so they are not delivered again without help."
+            kind, remedy = DifferenceKind.PASSED_OVER, "`cdc-outbox replay` delivers them to the consumer again."
         else:
             kind, remedy = (
                 DifferenceKind.BEHIND,
-                "Does the consumer run? If it has much to catch up with, raise --settle.",
+                "Check that the consumer runs. If it is far behind, raise --settle.",
             )
             message += "."
         yield Difference(kind=kind, location=location, events=events, message=message, remedy=remedy)

@@ -1,4 +1,4 @@
-"""What is left of a pipeline's history after its database went back, and what can still be done about it."""
+"""A pipeline's heartbeats in topic and database: breaks after a restore, and their acceptance by an operator."""
 
 import json
 import logging
@@ -41,11 +41,11 @@ _PRODUCED_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Beating:
-    """Where a connector's heartbeats are, as its configuration tells.
+    """The topic and the function of a connector's heartbeats, from its configuration.
 
     Args:
-        name: The connector's.
-        function: Writes one; the table of the last day's is named after it.
+        name: The connector's name.
+        function: Writes a heartbeat; the table of the last day's heartbeats is named after it.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Beating:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> "Beating | None":
-        """Return it for a connector that writes heartbeats through its outbox."""
+        """Return it for a connector that writes heartbeats to its outbox."""
         action = _ACTION.fullmatch(config.get("heartbeat.action.query", ""))
         topic = literal(config.get("topic.creation.heartbeat.include", ""))
         if action is None or topic is None:
@@ -64,15 +64,15 @@ class Beating:
 
     @property
     def table(self) -> TableName:
-        """The last day's heartbeats."""
+        """The table with the last day's heartbeats."""
         return self.function.named(f"{self.function.name}s")
 
 
 class HeartbeatTopic:
-    """The topic of a connector's heartbeats; what comes later is read on from there.
+    """The topic of a connector's heartbeats; later reads continue where the last one ended.
 
     Args:
-        settings: librdkafka's, for a consumer.
+        settings: librdkafka settings of a consumer.
     """
 
     def __init__(self, topic: str, settings: Mapping[str, Any]) -> None:
@@ -81,7 +81,7 @@ class HeartbeatTopic:
         self.chain = Chain()
 
     def read(self) -> Chain:
-        """Read what is new, and return the chain.
+        """Read new heartbeats, and return the chain.
 
         Raises:
             BrokerError: The topic cannot be read.
@@ -90,7 +90,7 @@ class HeartbeatTopic:
             if self._topic_partition not in reader.partitions([self._topic_partition.topic]):
                 return self.chain
             first, end = reader.bounds([self._topic_partition])[self._topic_partition]
-            if end < self._next:  # the topic was made anew, and holds less than it did
+            if end < self._next:  # the topic was created again, and is shorter than before
                 self._next, self.chain = 0, Chain()
             if self.chain.head is None:
                 self.chain.starts_at = first
@@ -102,10 +102,10 @@ class HeartbeatTopic:
         return self.chain
 
     def accept(self, name: str, acceptance: Acceptance) -> None:
-        """Write an acceptance behind the heartbeats.
+        """Write an acceptance after the heartbeats.
 
         Raises:
-            BrokerError: It is not known to be there.
+            BrokerError: Kafka did not confirm it.
         """
         failed: list[Any] = []
         connection = kafka_clients.connection_settings(self._settings)
@@ -135,7 +135,7 @@ class HeartbeatTable:
     """The last day's heartbeats in the outbox's database.
 
     Args:
-        connection: AnyConnection driver's, in autocommit mode.
+        connection: A connection of any driver, in autocommit mode.
     """
 
     def __init__(self, beating: Beating, connection: AnyConnection, driver: TransactionDriver) -> None:
@@ -146,7 +146,7 @@ class HeartbeatTable:
         self._database, self._beating = OpenDatabase(connection, driver, names, file="heartbeats"), beating
 
     def read(self, *, runs: bool | None = None) -> Stored:
-        """Return what it holds; nothing where it does not exist.
+        """Return the stored heartbeats; none if the table does not exist.
 
         Args:
             runs: Whether the connector runs.
@@ -163,7 +163,7 @@ class HeartbeatTable:
         )
 
     def write(self) -> None:
-        """Write a heartbeat now, for whoever may."""
+        """Write a heartbeat now, if this role has the right to."""
         self._database.ask("write", pipeline=self._beating.name)
 
 
@@ -172,7 +172,7 @@ class History:
     """A pipeline's heartbeats, in its topic and in its database.
 
     Args:
-        table: Opens the database; ``None`` where none was named.
+        table: Opens the database; ``None`` without a DSN.
     """
 
     beating: Beating
@@ -180,12 +180,12 @@ class History:
     table: Callable[[], Any] | None = None
     found: list[Break] = field(default_factory=list, init=False)
     published_until: Lsn | None = field(default=None, init=False)
-    """By the last look; see :meth:`Chain.published_until`."""
+    """As of the last :meth:`look`; see :meth:`Chain.published_until`."""
 
     def look(self, *, runs: bool | None = None) -> list[Finding]:
-        """Return what was not accepted.
+        """Return the findings that were not accepted.
 
-        The topic is read before the database, which so is never behind it unless it went back.
+        The topic is read before the database, so the database is behind it only if it was restored.
         """
         chain = self.topic.read()
         stored = None
@@ -197,9 +197,9 @@ class History:
         return list(findings(self.beating.topic, self.found, self.beating.name))
 
     def accept(self, by: str) -> Acceptance:
-        """Accept what was found at a look of now, and return that.
+        """Look now, accept what is found, and return the acceptance.
 
-        A database that went back and has written nothing since writes a heartbeat first, by which it is known.
+        If a restored database has written no heartbeat yet, it writes one first, which identifies it.
         """
         self.look()
         if self.table is not None and any(each.id.endswith("+") for each in self.found):
@@ -223,17 +223,17 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
     location = Location(document="heartbeats", path=topic)
     for each in breaks:
         remedy = (
-            f"Run `cdc-outbox doctor` for {name}: it finds a connector that does not run, and a role that may not "
-            'write heartbeats. If it finds neither, look for "Could not execute heartbeat action" in the worker\'s log.'
+            f"Run `cdc-outbox doctor` for {name}: it reports a connector that does not run, and a role that cannot "
+            'write heartbeats. If it finds neither, search the worker\'s log for "Could not execute heartbeat action".'
         )
         if each.kind is not HeartbeatKind.SILENT:
             remedy = (
-                f"Run `cdc-outbox recover` for {name}: it says what can still be published. Afterwards, only "
-                "`cdc-outbox recover --accept` ends this finding."
+                f"Run `cdc-outbox recover` for {name}: it reports which events can still be published. Afterwards only "
+                "`cdc-outbox recover --accept` clears this finding."
             )
         if each.kind is HeartbeatKind.NONE:
             remedy = (
-                "Look first whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
+                "First check whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
                 f"differs from the spec. If it does not differ: {remedy}"
             )
         yield explained(CODES[each.kind], location, f"{each.text}.", remedy)

@@ -171,7 +171,7 @@ class Reset:
         members = self._reader.members(self._consumer)
         if members:
             raise ConsumerError(
-                f"the group {self._consumer} has {counted(members, 'member')}, nothing was forgotten",
+                f"the group {self._consumer} has {counted(members, 'member')}; nothing was deleted",
                 hint="Stop the consumer everywhere, and wait until the brokers have noticed.",
             )
 
@@ -185,6 +185,6 @@ class Reset:
         )
         if gone:
             raise ConsumerError(
-                f"no topic has {counted(gone, 'parked event')} any more, which would be lost; nothing was forgotten",
+                f"no topic still has {counted(gone, 'parked event')}, which would be lost; nothing was deleted",
                 hint="Retry, skip or export them first: `cdc-outbox parked list`.",
             )

@@ -66,7 +66,7 @@ class Simulation:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is left out, and what keeps rows away from the EventRouter."""
-        left_out = tuple(f"the transform {alias} is left out" for alias in self.routing.others)
+        left_out = tuple(f"the transform {alias} is skipped" for alias in self.routing.others)
         return (*left_out, *([self._bypass()] if self._bypass() else []))
 
     def _bypass(self) -> str:
@@ -78,7 +78,7 @@ class Simulation:
         is_negated = self.config.get(f"{router}.negate", "false").lower() == "true"
         if matches(self.config.get(f"predicates.{name}.pattern", ""), self.raw_topic) is not is_negated:
             return ""
-        return f"by its predicate {name} the EventRouter does not see what is for the topic {self.raw_topic}"
+        return f"its predicate {name} hides messages of the topic {self.raw_topic} from the EventRouter"
 
     @property
     def partitions(self) -> int:
@@ -147,9 +147,9 @@ def chosen_partition(message: Message, partitions: int) -> int | None:
 def find_refusal(message: Message, partitions: int) -> str:
     """Return why Connect's worker or the broker would not take the message, empty if they would."""
     if not _TOPIC.fullmatch(message.topic):
-        return f"Kafka takes no topic of the name {message.topic!r}"
+        return f"Kafka does not accept the topic name {message.topic!r}"
     if message.timestamp_ms is not None and message.timestamp_ms < _NO_TIMESTAMP:
-        return "Connect takes no time before 1970"
+        return "Connect does not accept times before 1970"
     if message.partition is not None and not 0 <= message.partition < partitions:
-        return f"the topic with {partitions} partitions has none of the number {message.partition}"
+        return f"the topic has {partitions} partitions, and none has the number {message.partition}"
     return ""

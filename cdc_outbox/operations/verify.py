@@ -300,7 +300,7 @@ class Verification:
 
     def _unnumbered(self, name: str, lacking: set[str], unapplied: set[str]) -> Iterable[Difference]:
         if lacking and not self._forgets(name):
-            message = f"{len(lacking):,} rows are in the outbox and not in the topic, the first is {min(lacking)}."
+            message = f"{len(lacking):,} rows are in the outbox but not in the topic, the first is {min(lacking)}."
             remedy = f"{LATE_OR_LOST} They can be published again."
             yield Difference(
                 kind=DifferenceKind.MISSING, location=name, events=len(lacking), message=message, remedy=remedy
@@ -310,7 +310,7 @@ class Verification:
             message = (
                 f"{len(waiting):,} events that {self._inbox.consumer} has not applied, the first is {min(waiting)}."
             )
-            remedy = "Does the consumer run? If it has much to catch up with, raise --settle."
+            remedy = "Check that the consumer runs. If it is far behind, raise --settle."
             yield Difference(
                 kind=DifferenceKind.BEHIND, location=name, events=len(waiting), message=message, remedy=remedy
             )
@@ -323,11 +323,11 @@ class Verification:
             untaken = {tp.topic for tp in self._topics.ends} - self._topics.taken
             for name in sorted(self._contract.aggregates):
                 if (topic := self._contract.topic_of(name)) in untaken:
-                    told = f"of {name}, outbox and topic alone are compared"
+                    told = f"of {name}, only outbox and topic are compared"
                     yield f"{self._inbox.consumer} has never read {topic}: {told}"
             if self._accounts.late:
-                told = f"that {self._inbox.consumer} applies them was not waited for"
-                yield f"events that came into the topics meanwhile: {self._accounts.late:,}; {told}"
+                told = f"{self._inbox.consumer} was not given time to apply them"
+                yield f"events that reached the topics in the meantime: {self._accounts.late:,}; {told}"
         yield from notes_of(
             self._accounts,
             known_topics={tp.topic for tp in self._topics.ends},
