@@ -75,7 +75,7 @@ class GuardedMetrics:
             tell()
         except Exception:  # noqa: BLE001 - whatever it is, it is not worth an event's effects
             if not self._has_failed:
-                _log.exception("metrics fail, which is said once", extra={"series": name})
+                _log.exception("metrics backend raised; further errors are suppressed", extra={"series": name})
             self._has_failed = True
 
 
@@ -200,12 +200,12 @@ class OpenTelemetrySpans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """Metrics and spans of a consumer.
+    """Receivers of a consumer's metrics and spans.
 
     Args:
-        metrics: Records the series of :data:`cdc_outbox.monitoring.series.SERIES`. By default nothing is recorded: the
-            service chooses the library that exports them.
-        spans: Records the handlers' calls. By default OpenTelemetry does, if its SDK runs; otherwise it costs nothing.
+        metrics: Receives the series of :data:`cdc_outbox.monitoring.series.SERIES`. By default nothing is counted: the
+            service chooses the library that exports metrics.
+        spans: Receives the duration of handlers. Default: OpenTelemetry, if its SDK runs; without one it costs nothing.
     """
 
     metrics: Metrics = field(default_factory=NoMetrics)

@@ -11,7 +11,7 @@ from cdc_outbox.telemetry import Progress
 
 
 class HealthStatus(StrEnum):
-    """A consumer's health, from good to bad."""
+    """A consumer's state, from good to bad."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -22,7 +22,7 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """When a consumer counts as stuck.
+    """Limits beyond which a consumer is not healthy.
 
     Args:
         stuck_after_seconds: How long there may be messages without a commit, and how long without polling the
@@ -75,23 +75,23 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
     """Say what keeps it from going on."""
     silent = now - (progress.started_at if progress.polled_at is None else progress.polled_at)
     if silent >= limit:
-        yield f"nothing was asked of the brokers for {silent:.0f} s"
+        yield f"no request was sent to the brokers for {silent:.0f} s"
     if progress.waiting_since is not None:
         # The later of both: after a quiet night, the first message is not at hand since the evening.
         idle = now - max(progress.waiting_since, progress.committed_at or progress.waiting_since)
         if idle >= limit:
-            yield f"messages are at hand, and nothing was committed for {idle:.0f} s"
+            yield f"messages are available, but nothing was committed for {idle:.0f} s"
     parked = progress.waiting_events + progress.dead_events
     if progress.max_parked_events is not None and parked >= progress.max_parked_events:
-        yield f"the park is full: {parked:,} of {progress.max_parked_events:,} events"
+        yield f"the parking limit is reached: {parked:,} of {progress.max_parked_events:,} events"
     if progress.max_parked_bytes is not None and progress.parked_bytes >= progress.max_parked_bytes:
-        yield f"the park is full: {progress.parked_bytes:,} of {progress.max_parked_bytes:,} bytes"
+        yield (f"the parking limit is reached: {progress.parked_bytes:,} of {progress.max_parked_bytes:,} bytes")
 
 
 def _hindrances(progress: Progress) -> Iterator[str]:
     """Say what somebody should look at."""
     if progress.outage:
-        yield f"it waits for {progress.outage}"
+        yield f"waiting for {progress.outage}"
     if progress.gap_seconds is not None:
         yield f"an event has been missing for {progress.gap_seconds:.0f} s"
     if progress.dead_events:

@@ -31,9 +31,9 @@ class PrometheusMetrics:
             self._families = {series.name: _family(series, registry) for series in SERIES}
         except ValueError as error:
             raise ConfigError(
-                f"the registry has series of this package already: {error}",
+                f"the registry already has series of this package: {error}",
                 field="PrometheusMetrics.registry",
-                hint="Make one PrometheusMetrics and give it to every consumer of the process.",
+                hint="Create one PrometheusMetrics and pass it to every consumer of the process.",
             ) from error
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:

@@ -51,13 +51,13 @@ SERIES: tuple[Series, ...] = (
         "cdc_outbox_consumer_events_total",
         SeriesKind.COUNTER,
         ("consumer", "type", "outcome"),
-        "Events that are done with, by what became of them.",
+        "Events that are finished, by outcome.",
     ),
     Series(
         "cdc_outbox_consumer_batches_total",
         SeriesKind.COUNTER,
         ("consumer", "result"),
-        "Transactions, `committed` or `undone`; what is undone is tried again in smaller ones.",
+        "Transactions, `committed` or `undone`; undone ones are tried again in smaller ones.",
     ),
     Series(
         "cdc_outbox_consumer_batch_events",
@@ -70,89 +70,90 @@ SERIES: tuple[Series, ...] = (
         "cdc_outbox_consumer_batch_seconds",
         SeriesKind.HISTOGRAM,
         ("consumer",),
-        "From a transaction's begin to the answer to its commit.",
+        "Time from the start of a transaction to the answer to its commit.",
         _WORK_SECONDS,
     ),
     Series(
         "cdc_outbox_consumer_handler_seconds",
         SeriesKind.HISTOGRAM,
         ("consumer", "type"),
-        "One call of a handler, also where it raised.",
+        "Duration of one call of a handler, including calls that raised.",
         _WORK_SECONDS,
     ),
     Series(
         "cdc_outbox_consumer_end_to_end_seconds",
         SeriesKind.HISTOGRAM,
         ("consumer",),
-        "From an event's `created_at` to the commit of its effects, by the clocks of two machines.",
+        "Time from an event's `created_at` to the commit of its effects, by the clocks of two machines.",
         _WAY_SECONDS,
     ),
     Series(
         "cdc_outbox_consumer_retries_total",
         SeriesKind.COUNTER,
         ("consumer", "reason"),
-        "Times that something was tried again, by the class of the error.",
+        "Retries, by the class of the error.",
     ),
     Series(
         "cdc_outbox_consumer_parked_events",
         SeriesKind.GAUGE,
         ("consumer", "state", "reason"),
-        "Events set aside now, `waiting` or `dead`. It is counted in the database, so every process of the consumer "
-        "says the same: take `max`, not `sum`.",
+        "Events that are parked now, `waiting` or `dead`. Counted in the database, so every process of the consumer "
+        "reports the same: use `max`, not `sum`.",
     ),
     Series(
         "cdc_outbox_consumer_parked_bytes",
         SeriesKind.GAUGE,
         ("consumer",),
-        "Bytes of the keys, values and headers of the events set aside now. Take `max` here too.",
+        "Bytes of the keys, values and headers of the events that are parked now. Use `max`.",
     ),
     Series(
         "cdc_outbox_consumer_oldest_gap_seconds",
         SeriesKind.GAUGE,
         ("consumer",),
-        "For how long the oldest missing event has been waited for; 0 where none is. Take `max` here too.",
+        "How long the oldest missing event has been awaited; 0 if none is missing. Use `max`.",
     ),
     Series(
         "cdc_outbox_consumer_lag_events",
         SeriesKind.GAUGE,
         ("consumer", "topic", "partition"),
-        "Messages of a partition from the one at hand to its end. Only the process that owns the partition says it.",
+        "Messages of a partition from the current one to its end. Reported only by the process that owns the "
+        "partition.",
     ),
     Series(
         "cdc_outbox_consumer_partition_paused",
         SeriesKind.GAUGE,
         ("consumer", "topic", "partition", "reason"),
-        "1 while nothing is taken from a partition, and why; there is none where it flows.",
+        "1 while no messages are taken from a partition, with the reason; absent otherwise.",
     ),
     Series(
         "cdc_outbox_consumer_assigned_partitions",
         SeriesKind.GAUGE,
         ("consumer",),
-        "Partitions that this process owns; their sum over all processes is what the topics have.",
+        "Partitions that this process owns; the sum over all processes is the number of partitions of the topics.",
     ),
     Series(
         "cdc_outbox_consumer_rebalances_total",
         SeriesKind.COUNTER,
         ("consumer", "change"),
-        "Times that partitions were `assigned`, `revoked` or `lost`.",
+        "Partitions `assigned`, `revoked` or `lost`.",
     ),
     Series(
         "cdc_outbox_consumer_fenced_total",
         SeriesKind.COUNTER,
         ("consumer",),
-        "Transactions that were refused because another process owns the partition by now.",
+        "Transactions refused because another process now owns the partition.",
     ),
     Series(
         "cdc_outbox_consumer_offset_commits_total",
         SeriesKind.COUNTER,
         ("consumer", "result"),
-        "Answers to commits of offsets, `committed` or `failed`; what failed is asked for again.",
+        "Results of offset commits, `committed` or `failed`; failed commits are repeated.",
     ),
     Series(
         "cdc_outbox_consumer_last_progress_timestamp_seconds",
         SeriesKind.GAUGE,
         ("consumer",),
-        "When a transaction was last committed, or the run began, in seconds since 1970.",
+        "Time of the last committed transaction, or of the start, in seconds since 1970.",
     ),
 )
 """Every series of the consumer."""
@@ -184,7 +185,7 @@ class Labels:
         if series is None or series.kind is not kind or labels.keys() != wanted:
             if name not in self._refused:
                 self._refused.add(name)
-                _log.warning("unknown series is not told", extra={"series": name, "labels": sorted(labels)})
+                _log.warning("unknown series is not reported", extra={"series": name, "labels": sorted(labels)})
             return None
         if OPEN_LABEL in labels:
             return tuple(

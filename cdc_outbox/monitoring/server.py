@@ -19,8 +19,8 @@ from cdc_outbox.telemetry import HasProgress
 
 _log = logging.getLogger(__name__)
 
-_BOTH = "there is /health and /metrics\n"
-_NO_METRICS = "there is /health, and /metrics where the consumer has Telemetry(metrics=PrometheusMetrics())\n"
+_BOTH = "only /health and /metrics exist\n"
+_NO_METRICS = "only /health exists, and /metrics if the consumer has Telemetry(metrics=PrometheusMetrics())\n"
 _CONNECTION_SECONDS = 5.0
 """How long a client may take to say what it wants and to take the answer; a scrape says it at once."""
 _CONNECTIONS = 8
@@ -44,16 +44,17 @@ class MonitorServer:
         with MonitorServer(consumer, metrics=metrics, port=9464):
             consumer.run()
 
-    ``/health`` is 200 for a consumer that makes progress and 503 for one that is stuck; its JSON has the reasons. There
-    is no login. Answers have names, counts and times, and no payloads. Eight connections are served at a time, each for
-    five seconds at most.
+    ``/health`` is 200 for a healthy consumer and 503 for a stuck one; its JSON has the reasons. There is no
+    authentication; the answers contain names, counts and times, and no payloads. Eight connections are served at a
+    time, each for at most five seconds.
 
     Args:
-        consumer: The consumer whose health is shown.
-        metrics: The metrics of ``/metrics``; without it that path does not exist.
-        host: 127.0.0.1 admits this machine only; ``0.0.0.0`` or ``::`` every host that can reach it.
-        port: 0 uses a free one; :attr:`port` has it.
-        limits: When the consumer counts as stuck.
+        consumer: The consumer whose progress is reported.
+        metrics: What ``/metrics`` shows; without it there is none.
+        host: 127.0.0.1 is reachable from this machine only; ``0.0.0.0`` and ``::`` from every machine that can reach
+            it.
+        port: 0 takes a free port, which :attr:`port` returns.
+        limits: From when on the consumer is stuck.
 
     Raises:
         ConfigError: The address is not available.
@@ -74,8 +75,8 @@ class MonitorServer:
         try:
             self._server = _Server(host, port, self)
         except (OSError, OverflowError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "there is no such port"
-            raise ConfigError(f"{host}:{port} cannot be listened on: {reason}", field="MonitorServer.port") from error
+            reason = error.strerror if isinstance(error, OSError) else "invalid port"
+            raise ConfigError(f"cannot listen on {host}:{port}: {reason}", field="MonitorServer.port") from error
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="cdc-outbox monitor", daemon=True)
         self._thread.start()
@@ -205,4 +206,4 @@ class _Request(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 - the library's name
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
-        _log.debug("monitor was asked", extra={"request": format % args})
+        _log.debug("monitor got a request", extra={"request": format % args})

@@ -208,7 +208,7 @@ def _days(text: str | None) -> int | None:
 def _history(content: Mapping[str, Any], kind: DatabaseKind) -> HistorySpec:
     if not kind.keeps_history:
         if "history" in content:
-            raise ConfigError(f"{kind} needs no history of its schema", field="history", hint="Leave out history.")
+            raise ConfigError(f"{kind} needs no schema history", field="history", hint="Remove history.")
         return HistorySpec()
     history = content.get("history", {})
     return HistorySpec(
@@ -228,8 +228,8 @@ def _secrets(document: Document) -> Iterator[Finding]:
             message = f"{option} is a secret and must be a reference that the worker resolves, such as ${{env:NAME}}."
             yield document.error("SP105", ("overrides", option), message)
     if shows_password(document.content["database"].get("connection_string", "")):
-        message = "database.connection_string shows a password, which must be a reference that the worker resolves."
-        remedy = "Write database.user and database.password, or all of it as a reference such as ${env:NAME}."
+        message = "database.connection_string contains a password, which must be a reference that the worker resolves."
+        remedy = "Use database.user and database.password, or make it a reference as a whole, such as ${env:NAME}."
         yield document.error("SP105", ("database", "connection_string"), message, remedy)
 
 
@@ -237,9 +237,7 @@ def _dead_references(document: Document) -> Iterator[Finding]:
     """Yield references without a config provider, which Connect passes on as they stand."""
     for key, value in document.content["database"].items():
         for name in re.findall(r"\$\{([^}:]*)\}", str(value)):
-            message = (
-                f"database.{key} has ${{{name}}}, which names no config provider: the connector gets it as it stands."
-            )
+            message = f"database.{key} has ${{{name}}}, which names no config provider, so Connect does not resolve it."
             yield document.error("SP104", ("database", key), message, f"Write ${{env:{name}}}.")
 
 
@@ -274,10 +272,10 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
         )
         table.refuse_elsewhere(kind)
         if kind is DatabaseKind.SQLITE and table.schema not in {None, "main"}:
-            raise ConfigError("a file's tables have no schema but main", field="schema", hint="Leave it out.")
+            raise ConfigError("the only schema of a file is main", field="schema", hint="Remove it.")
         if kind is DatabaseKind.ORACLE and table.schema is None:
-            hint = "Write the owner as outbox.schema, usually in capital letters."
-            raise ConfigError("a table of oracle is its owner's, and has no other schema", hint=hint)
+            hint = "Set outbox.schema to the owner, usually in capital letters."
+            raise ConfigError("a table of oracle belongs to its owner and has no other schema", hint=hint)
     except ConfigError as error:
         location = error.field.replace("OutboxColumns", "columns")
         raise ConfigError(str(error), field=f"outbox.{location}".rstrip("."), hint=error.hint) from error
@@ -289,7 +287,7 @@ def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) ->
     # Others write no extension for the time of creation, which nobody fails without.
     renamed = role_headers.keys() - {table.columns.created_at} or any(role_headers.values())
     if renamed and table.format is EventFormat.CLOUDEVENTS_BINARY:
-        reason = f"{table.format} says what the headers of the event's own attributes are called"
+        reason = f"{table.format} sets the header names of the event's own attributes"
         raise ConfigError(reason, field="outbox.headers")
     own = HeaderNames().placed()
     named = {role: role_headers.get(column) for role, column in table.columns.names().items() if role in own}
@@ -313,7 +311,7 @@ def _refuse_numbers_without_columns(table: OutboxTable, modes: Mapping[str, Sequ
     for aggregate_type, mode in modes.items():
         if mode.is_numbered and not table.is_numbered:
             raise ConfigError(
-                f"{aggregate_type!r} is numbered ({mode}), and the outbox has no column for the sequence or the source",
+                f"{aggregate_type!r} is numbered ({mode}), but the outbox has no column for the sequence or the source",
                 field=f"aggregates.{aggregate_type}",
                 hint="Write `sequence: none`, or name both columns in outbox.columns.",
             )

@@ -15,7 +15,7 @@ from cdc_outbox.text_files.document import Document, Path, did_you_mean
 _TYPES = {
     "object": "keys with values",
     "array": "a list",
-    "string": "a text",
+    "string": "a string",
     "integer": "a whole number",
     "number": "a number",
     "boolean": "true or false",
@@ -66,7 +66,7 @@ def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
         case _ if "x-refusal" in schema:
             yield document.error("SP105", path, f"{here} {schema['x-refusal']}")
         case "type" if instance is None and not path:
-            yield document.error("SP103", path, "the spec is empty.", "`cdc-outbox new` writes one to begin with.")
+            yield document.error("SP103", path, "the spec is empty.", "`cdc-outbox new` creates one.")
         case "type":
             yield document.error("SP103", path, f"{here} must be {_words(wanted, _TYPES)}{not_this}.")
         case "enum" | "const":

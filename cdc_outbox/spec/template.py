@@ -36,11 +36,11 @@ _WIDTH = 116
 _HEADER = """\
 # {name}: its outbox, the connector that publishes it, and its topics.
 #
-# A line that begins with # and a key is that key's default, or an example where it says so. Every key with its type,
-# default and reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next:
+# A line with # and a key shows the key's default, or an example if marked so. Every key with its type, default and
+# reason: `cdc-outbox spec-schema --page`, or docs/spec.md. Next:
 # {next}.{worker}
 #
-# Editors complete and check by the next line once `cdc-outbox spec-schema > spec.schema.json` has run beside it.
+# For completion in editors, run `cdc-outbox spec-schema > spec.schema.json` in this folder.
 # yaml-language-server: $schema=spec.schema.json
 """
 

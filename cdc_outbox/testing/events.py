@@ -59,7 +59,7 @@ def assert_event(
         ValueError: The count is below 1.
     """
     if count < 1:
-        raise ValueError("the count is at least 1; `assert not events` says that there is none")
+        raise ValueError("the count must be at least 1; use `assert not events` to check that there is none")
     wanted = {"type": event_type, "aggregate_type": aggregate_type, "aggregate_id": aggregate_id}
     asked = {name: value for name, value in wanted.items() if value is not None}
     all_events = list(events)
@@ -71,7 +71,7 @@ def assert_event(
     if len(found) != count:
         description = ", ".join(f"{name}={value!r}" for name, value in {**asked, "payload": payload or "any"}.items())
         there = "".join(f"\n  {event} {event.payload!r}" for event in all_events) or " nothing"
-        raise AssertionError(f"{len(found)} events instead of {count} with {description}; there was:{there}")
+        raise AssertionError(f"{len(found)} events instead of {count} with {description}; found:{there}")
     return found[-1]
 
 

@@ -53,7 +53,9 @@ class StackFolder:
     def __init__(self, name: str, root: Path | None = None) -> None:
         if not _NAME.fullmatch(name):
             raise ConfigError(
-                f"{name!r} is not a name for a stack", field="name", hint="Use letters, digits, hyphen and underscore."
+                f"{name!r} is not a valid name for a stack",
+                field="name",
+                hint="Use letters, digits, hyphens and underscores.",
             )
         self.name = name
         self._root = (root or Path(tempfile.gettempdir())).resolve()
@@ -234,8 +236,8 @@ class StackFolder:
         """
         if _is_ours(self.path) is False:
             raise StackError(
-                f"{self.path} is not a folder of yours that no other user may write to",
-                hint="Another user may have put it there. Choose another name, or set TMPDIR to a folder of your own.",
+                f"{self.path} is not your folder, or other users can write to it",
+                hint="Another user may have created it. Choose another name, or set TMPDIR to your own folder.",
             )
         return self.path
 

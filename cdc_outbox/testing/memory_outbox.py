@@ -104,10 +104,12 @@ class _Database:
         if not isinstance(connection, MemoryTransaction) or connection is self._transaction:
             return
         if not connection.has_ended:
-            raise OutboxError("the transaction is another outbox's", hint="Each memory outbox is a database by itself.")
+            raise OutboxError(
+                "the transaction belongs to another outbox", hint="Each memory outbox is a separate database."
+            )
         raise NotInTransactionError(
             "the transaction has ended, so the event was not written",
-            hint="Add inside the block of `with outbox.transaction() as connection`.",
+            hint="Call add inside the block of `with outbox.transaction() as connection`.",
         )
 
     @contextmanager
@@ -278,6 +280,6 @@ def _in_memory(table: OutboxTable) -> OutboxTable:
 
 def _no_end() -> OutboxError:
     return OutboxError(
-        "another transaction of this outbox is open, and there is one at a time",
-        hint="Inside a block of `transaction()` pass what it yielded.",
+        "another transaction of this outbox is open; only one can be open at a time",
+        hint="Inside a block of `transaction()`, pass the connection that it returned.",
     )

@@ -151,7 +151,7 @@ def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
     for candidate in (name, "nobody"):
         with contextlib.suppress(KeyError):
             return pwd.getpwnam(candidate)
-    raise StackError(f"{program} does not run as root, and there is neither a user {name} nor nobody")
+    raise StackError(f"{program} cannot run as root, and neither the user {name} nor `nobody` exists")
 
 
 def make_part_folder(folder: Path, user: pwd.struct_passwd | None) -> None:
@@ -254,7 +254,7 @@ class Server(ABC):
             StackError: It ended at once, or was not ready in time; with the last lines of its log.
         """
         if self.is_running:
-            raise StackError(f"{self.name} runs already")
+            raise StackError(f"{self.name} already runs")
         with open(self.log, "ab", opener=open_private) as log:
             self._process = subprocess.Popen(  # noqa: S603 - what the parts put together
                 self._command.arguments,
@@ -312,7 +312,7 @@ class Server(ABC):
         deadline = time.monotonic() + self._start_seconds
         while not self.answers():
             if process.poll() is not None:
-                raise StackError(f"{self.name} ended with {process.returncode} at its start:\n{self._last_words()}")
+                raise StackError(f"{self.name} exited with {process.returncode} at startup:\n{self._last_words()}")
             if time.monotonic() >= deadline:
                 raise StackError(f"{self.name} was not ready within {self._start_seconds:g} s:\n{self._last_words()}")
             time.sleep(_LOOK_SECONDS)

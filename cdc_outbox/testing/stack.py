@@ -70,9 +70,9 @@ class StackConfig:
         for name in self.databases:
             if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", name) or name in _TAKEN:
                 raise ConfigError(
-                    f"{name!r} is not a name for a new database",
+                    f"{name!r} is not a valid name for a new database",
                     field="databases",
-                    hint=f"Use small letters, digits and underscores, and none of {', '.join(sorted(_TAKEN))}.",
+                    hint=f"Use lower-case letters, digits and underscores, and none of {', '.join(sorted(_TAKEN))}.",
                 )
         for name in self.connectors:
             if name not in NEWEST_PLUGINS:
@@ -207,7 +207,7 @@ class Stack:
             StackError: The stack has one, the server or its driver is not installed, or it did not start.
         """
         if self._mariadb is not None:
-            raise StackError("the stack has a MariaDB server")
+            raise StackError("the stack already has a MariaDB server")
         self._mariadb = make_mariadb(self._part_folder("mariadb"), self.folder.reserve_port())
         self._mariadb.start()
         for name in dict.fromkeys(self.config.databases):
@@ -222,7 +222,7 @@ class Stack:
         """
         installed, folder = find_installed(version), self._part_folder(f"postgres-{version}")
         if any(server.folder == folder for server in self._added):
-            raise StackError(f"the stack has a PostgreSQL {version}")
+            raise StackError(f"the stack already has a PostgreSQL {version}")
         server = make_postgres(folder, self.folder.reserve_port(), installed=installed)
         self._added.append(server)
         server.start()

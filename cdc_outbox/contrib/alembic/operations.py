@@ -211,8 +211,8 @@ def _drop(operations: Operations, operation: DropOutboxOp) -> None:
             _write(operations, with_fixed_settings(drop_statements(component), component.dialect))
         else:
             raise OutboxError(
-                f"a script cannot look whether {component.tables[0]} was used",
-                hint="Let Alembic run the migration itself, or say force=True in it.",
+                f"a script cannot check whether {component.tables[0]} was used",
+                hint="Let Alembic run the migration itself, or pass force=True.",
             )
 
 

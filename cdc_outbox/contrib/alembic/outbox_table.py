@@ -93,7 +93,9 @@ def make_outbox_table(
     """
     if Source.parse(first_source) is None:
         raise ConfigError(
-            f"{first_source!r} is no source", field="first_source", hint="It is a name and an incarnation: orders.1."
+            f"{first_source!r} is not a source",
+            field="first_source",
+            hint="A source is a name and an incarnation: orders.1.",
         )
     outbox = table or OutboxTable(schema=metadata.schema)
     declared = DeclaredOutbox(table=outbox, first_source=first_source, publication=publication)
@@ -120,12 +122,12 @@ def find_declared(table: Table) -> DeclaredOutbox | None:
 
 def _adopt(found: Table | None, outbox: OutboxTable) -> Table:
     if not outbox.is_numbered:
-        raise ConfigError(f"nothing belongs to {outbox.name}, which is adopted and not numbered", field="table")
+        raise ConfigError(f"{outbox.name} is adopted and not numbered, so there is nothing to create", field="table")
     if found is None:
         raise ConfigError(
-            f"the table {outbox.name} is adopted, and the metadata has none",
+            f"the table {outbox.name} is adopted, but the metadata does not contain it",
             field="table",
-            hint="Declare it first; or leave out adopted=True to have one made.",
+            hint="Declare it first; or remove adopted=True to have it created.",
         )
     return found
 

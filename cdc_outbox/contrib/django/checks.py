@@ -31,8 +31,10 @@ def check_settings(**_options: object) -> list[CheckMessage]:
     except (ConfigError, OutboxError) as error:
         return [Error(f"{error}.", hint=error.hint or None, obj=f"{SETTING}.database", id=f"{APP}.E003")]
     if not is_routed(wanted):
-        message = f"a database router keeps migrations of {APP} from {wanted.database!r}, so nothing makes the outbox."
-        return [Warning(message, hint="Let it allow them there.", obj=f"{SETTING}.database", id=f"{APP}.W001")]
+        message = (
+            f"a database router prevents migrations of {APP} on {wanted.database!r}, so nothing creates the outbox."
+        )
+        return [Warning(message, hint="Allow them in the router.", obj=f"{SETTING}.database", id=f"{APP}.W001")]
     return []
 
 
@@ -62,7 +64,7 @@ def _find(wanted: OutboxSettings) -> Iterator[Finding]:
     catalog, component = Catalog(connection, find(connection)), wanted.component
     version = catalog.read_version(component)
     if version is None:
-        yield _error("DB343", component.tables[0], "no migration has made these tables here.")
+        yield _error("DB343", component.tables[0], "no migration has created these tables.")
         return
     yield from check_version(component, version)
     for table in component.tables:
@@ -77,7 +79,7 @@ def _find_drift(wanted: OutboxSettings, catalog: Catalog) -> Iterator[Finding]:
     found = catalog.read_outbox(wanted.table, [wanted.component], publication)
     yield from check_outbox(wanted.table, wanted.first_source, found, publication, now=datetime.now(UTC))
     if publication and not catalog.is_published(wanted.table, publication):
-        yield _error("DB401", publication, f"there is no such publication, or {wanted.table.table} is not in it.")
+        yield _error("DB401", publication, f"the publication does not exist, or does not contain {wanted.table.table}.")
 
 
 def _error(code: str, path: object, message: str) -> Finding:
@@ -99,4 +101,4 @@ _MIGRATED = {"DB341", "DB343"}
 """Tables of an earlier release, or none."""
 _CHANGED_LATER = {"DB303", "DB401"}
 """Columns or a publication that the setting did not speak of when the first migration ran."""
-_CHANGED = "Write a migration of yours with cdc_outbox.contrib.django.operations.UpgradeOutbox"
+_CHANGED = "Write a migration with cdc_outbox.contrib.django.operations.UpgradeOutbox"

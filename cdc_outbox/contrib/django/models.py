@@ -13,8 +13,8 @@ from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind, ColumnNames
 
 def _refuse(*_arguments: object, **_options: object) -> NoReturn:
     raise OutboxError(
-        "events are neither saved nor deleted through the model",
-        hint="Write them by Outbox.add; delete what is delivered by `cdc-outbox prune`.",
+        "the model cannot save or delete events",
+        hint="Write events with Outbox.add; delete delivered events with `cdc-outbox prune`.",
     )
 
 

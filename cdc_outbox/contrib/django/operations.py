@@ -144,7 +144,7 @@ def _later_statements(wanted: OutboxSettings) -> list[str]:
 def _drop_statements(wanted: OutboxSettings) -> list[str]:
     statements = with_fixed_settings([*_before_drop(wanted), *drop_statements(wanted.component)], wanted.dialect)
     return [
-        comment("migrate does it only if none of the tables has rows"),
+        comment("migrate reverses it only if none of the tables has rows"),
         *(f"{sql.rstrip(';')};" for sql in statements),
     ]
 

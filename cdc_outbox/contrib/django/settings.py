@@ -108,7 +108,7 @@ def parse_settings(given: object) -> OutboxSettings:
     """
     if not isinstance(given, Mapping):
         state = "is missing" if given is None else f"must be a dict, not {type(given).__name__}"
-        raise ConfigError(f"the setting {SETTING} {state}", field=SETTING, hint='Say at least {"source": "…"}.')
+        raise ConfigError(f"the setting {SETTING} {state}", field=SETTING, hint='It needs at least {"source": "…"}.')
     for key in given:
         if key not in _KEYS:
             near = get_close_matches(str(key), _KEYS, n=1)
@@ -176,14 +176,14 @@ def _contract(given: Mapping[str, Any], table: OutboxTable) -> WireContract | No
 def _text(given: Mapping[str, Any], key: str, default: str = "") -> str:
     text = given.get(key, default)
     if not isinstance(text, str) or not text:
-        raise _wrong(key, "be a text")
+        raise _wrong(key, "be a string")
     return text
 
 
 def _texts(given: Mapping[str, Any], key: str) -> Mapping[str, str]:
     texts = given.get(key, {})
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
-        raise _wrong(key, "be a dict of texts")
+        raise _wrong(key, "be a dict of strings")
     return texts
 
 

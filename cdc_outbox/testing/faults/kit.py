@@ -99,9 +99,9 @@ class _Run:
                     break
                 await self._play(scenario)
         if not has_others:
-            self._report.skipped.append("another consumer at the same time, for SQLite has one writer")
+            self._report.skipped.append("another consumer at the same time: SQLite has one writer")
         if not self._stage.probe.is_watching:
-            self._report.skipped.append("faults within a handler, whose statements only psycopg's connections show")
+            self._report.skipped.append("faults within a handler: only psycopg's connections show its statements")
         return self._report
 
     async def _play_first(self) -> None:
@@ -123,7 +123,7 @@ class _Run:
                     self._add(
                         _FIRST,
                         f"effects of {events[0]} are visible before the commit: {seen}",
-                        "Write through the connection that the handler is given, and through no other.",
+                        "Write only through the connection that the handler gets.",
                     )
 
             self._stage.probe.arm(None, ())
@@ -137,7 +137,7 @@ class _Run:
             self._expected = await self._stage.see()
         self._done = self._count() - counts
         if not self._report.problems and not difference(empty, self._expected):
-            self._add(_FIRST, "there is nothing to compare", "Return from `effects` what the handlers write.")
+            self._add(_FIRST, "there is nothing to compare", "`effects` must return what the handlers write.")
 
     async def _play(self, scenario: Scenario) -> None:
         self._report.scenarios.append(scenario.name)
@@ -193,7 +193,7 @@ class _Run:
     async def _drained(self, play: Play, name: str) -> bool:
         left = await play.drain(len(self._events))
         if left:
-            self._add(name, left, "See what the handler raises, or which predecessor is missing among the events.")
+            self._add(name, left, "Check what the handler raises, and which predecessor is missing among the events.")
         return not left
 
     def _add(self, scenario: str, what: str, remedy: str) -> None:

@@ -89,9 +89,9 @@ class Probe:
             case FaultKind.CRASH:
                 raise CrashError
             case FaultKind.CONFLICT:
-                raise TransactionConflictError("a conflict, made for a test")
+                raise TransactionConflictError("a conflict, injected by a test")
             case _:
-                raise StruckError("an error, made for a test")
+                raise StruckError("an error, injected by a test")
 
     def _probed(self, registered: Registered) -> Callable[[Any, Any], Awaitable[None]]:
         async def call(given: Any, connection: AnyConnection) -> None:  # noqa: ANN401

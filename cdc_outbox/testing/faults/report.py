@@ -40,7 +40,7 @@ class Repetition:
     times: int
 
     def __str__(self) -> str:
-        return f"{self.name} happen again: {self.times} times more, for example in {self.scenario!r}"
+        return f"{self.name} happen again: {self.times} more times, for example in {self.scenario!r}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class FaultReport:
 def difference(expected: Iterable[object], actual: Iterable[object]) -> str | None:
     """Say how rows differ from those that were expected, in whatever order; ``None`` where they do not."""
     wanted, found = Counter(map(repr, expected)), Counter(map(repr, actual))
-    sides = {"are missing": wanted - found, "are too many": found - wanted}
+    sides = {"are missing": wanted - found, "are surplus": found - wanted}
     said = [f"{rows.total()} {side}: {_quoted(rows)}" for side, rows in sides.items() if rows]
     return "; ".join(said) or None
 

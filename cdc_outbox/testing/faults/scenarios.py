@@ -64,18 +64,18 @@ class Scenario:
 
 
 AGAIN = (
-    "The handler keeps something outside of the database from one call to the next, `reset` does not bring everything "
-    "back, or `effects` returns what differs each time: leave times and generated numbers out."
+    "Either the handler keeps state outside the database between calls, or `reset` does not restore everything, or "
+    "`effects` returns values that differ each time. Leave out times and generated numbers."
 )
 REDELIVERED = (
     "An event may come again after its handler ran and nothing was committed. Write through the connection that the "
-    "handler is given, keep nothing in variables, and let errors of the database through."
+    "handler gets, keep no state in variables, and do not catch errors of the database."
 )
 ORDERED = (
-    "Only the events of one aggregate come in order. A handler that needs what another aggregate's events do raises "
-    "while it is not there: then the event is tried again."
+    "Events are in order only within one aggregate. A handler that needs the events of another aggregate must raise "
+    "while they are missing: the event is then tried again."
 )
-BATCHED = "Several events share a transaction: the handler must do for each what it does for one alone."
+BATCHED = "Several events share a transaction: the handler must do the same for each event as for a single one."
 
 
 def scenarios(
@@ -97,7 +97,7 @@ def scenarios(
     yield from _reordered(events, order_of)
     yield from _struck(singles, statements)
     yield Scenario(
-        name="a failure in a batch, which comes again one by one",
+        name="a failure in a batch, whose events come again one by one",
         batches=[events],
         fault=Fault(kind=FaultKind.ERROR, point=Point.CALLED),
         strikes_last=True,

@@ -201,7 +201,7 @@ class Play:
         if not counts:
             return None
         parked = ", ".join(f"{count.events} parked as {count.reason}" for count in counts)
-        return "; ".join([f"not all is applied: {parked}", *sorted(set(self._errors.values()))])
+        return "; ".join([f"some events are not applied: {parked}", *sorted(set(self._errors.values()))])
 
     async def usurp(self, events: Sequence[RecordedEvent], issued: Callable[[], None]) -> None:
         """Be another consumer that is given the partitions and applies the same events."""
@@ -223,9 +223,9 @@ class Play:
     def _know(self, connection: AnyConnection) -> ConsumerDatabase:
         if self._stage.has(connection):
             raise ConfigError(
-                "connect returned the same connection twice, through which nobody can look on",
+                "connect() returned the same connection twice; another connection is needed to observe the database",
                 field="connect",
-                hint="Have it open one each time; with Django: connections.create_connection(alias).",
+                hint="It must open a new connection for each call; with Django: connections.create_connection(alias).",
             )
         self._stage.probe.watch(connection)
         return self._consumer._know(connection)  # noqa: SLF001
@@ -268,7 +268,7 @@ class Play:
         key = batch[0].event_id
         self._tries[key] = self._tries.get(key, 0) + 1
         if self._tries[key] > _MAX_TRIES:
-            raise UnsafeError(error, "Whatever is tried again must come to an end: look at what it waits for.")
+            raise UnsafeError(error, "Retries must end: check what the handler waits for.")
         return [batch]
 
     def _judged(self, item: Item, error: ConsumerError) -> Item:
@@ -308,10 +308,10 @@ def _location(error: BaseException) -> str:
 
 def _remedy(error: CdcOutboxError) -> str:
     if isinstance(error, TransactionEndedError):
-        return "Leave commit and rollback to the consumer, and the connection open."
+        return "Do not commit, roll back or close the connection in a handler; the consumer does that."
     return (
-        "Let errors of the database through; where one is expected, have the statement in a block of its own, "
-        "with psycopg `with connection.transaction():`."
+        "Do not catch errors of the database. If one is expected, run the statement in its own block, with psycopg "
+        "`with connection.transaction():`."
     )
 
 
