@@ -16,7 +16,7 @@ def test_a_file_becomes_a_spec_and_what_was_told_goes_to_stderr(tmp_path: Path) 
     (tmp_path / "orders.json").write_text(json.dumps(FOREIGN, indent=2))
     code, out, err = run(tmp_path / "orders.json", "--aggregate-type", "order")
     assert (code, out) == (0, FOREIGN_SPEC)
-    assert err.endswith("orders-connector: messages stay as they are\n")
+    assert err.endswith("orders-connector: messages stay the same\n")
     assert "heartbeat.interval.ms: note CC952" in err
 
 
@@ -31,7 +31,7 @@ def test_what_is_not_carried_over_is_exit_code_3_and_the_spec_is_written_all_the
     assert SECRET not in err + spec.read_text()
     assert spec.read_text().startswith("# Made by `cdc-outbox adopt` from standard input.\n")
     code, out, err = run("-", "-f", spec, text=properties)
-    assert (code, out, "exists already" in err) == (2, "", True)
+    assert (code, out, "already exists" in err) == (2, "", True)
 
 
 @pytest.mark.parametrize(

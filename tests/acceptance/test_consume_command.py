@@ -130,7 +130,7 @@ def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: 
     *log, summary = err.splitlines()
     assert summary == f"{service.name}: 5 applied"
     assert [line.partition(" cdc_outbox.consumer.stats ")[2] for line in log][:2] == [
-        f"joins its group consumer={service.name}",
+        f"joining the group consumer={service.name}",
         f"reads consumer={service.name} partitions=3 topics={service.pipeline.topic}",
     ]
     assert service.committed_offset() == 5
@@ -216,7 +216,7 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(serv
     done = run_command_in(folder, "consume", "service:consumer", env=environment(service))
     assert done.returncode == 1
     assert re.search(r'error: relation "public.inbox\w*" does not exist', done.stderr)
-    assert "hint: Make the inbox with `cdc-outbox init --inbox --dsn …`" in done.stderr
+    assert "hint: Create the inbox with `cdc-outbox init --inbox --dsn …`" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(serv
     [
         ("service", "'service' is not of the form module:attribute"),
         ("nobody:consumer", "there is no module 'nobody' here"),
-        ("service:nobody", "the module service has no 'nobody'"),
+        ("service:nobody", "the module service has no attribute 'nobody'"),
         ("service:not_a_consumer", "service:not_a_consumer is a int, not a Consumer"),
     ],
 )

@@ -37,7 +37,7 @@ def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Pa
     assert (first.returncode, first.stdout) == (0, f"{pipeline.name}: deployed\n"), first.stderr
     assert f"slot       {pipeline.spec.database.slot} created at " in first.stderr
     assert "wait       connector RUNNING, 1 task RUNNING" in first.stderr
-    assert "wait       stayed so for 1 s" in first.stderr
+    assert "wait       ran without interruption for 1 s" in first.stderr
 
     again = run_command("deploy-connector", str(spec), env=env)
     assert (again.returncode, again.stdout) == (0, f"{pipeline.name}: nothing to change\n")
@@ -61,7 +61,7 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
     assert done.returncode == 1
     assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
     assert f"error: {pipeline.name}: connector RUNNING, 1 task FAILED" in done.stderr
-    assert f"undo       connector {pipeline.name}, made by this deployment, is deleted" in done.stderr
+    assert f"undo       connector {pipeline.name}, created by this deployment, was deleted" in done.stderr
     assert "Traceback" not in done.stderr
     assert pipeline.client.find_config(pipeline.name) is None
 
@@ -70,7 +70,7 @@ def test_what_would_be_lost_is_said_with_the_two_ways_on(pipeline: Pipeline, spe
     pipeline.write(3)
     done = run_command("deploy-connector", str(spec), env=env)
     assert done.returncode == 1
-    assert "does not exist, and the table holds 3 events already" in done.stderr
+    assert "does not exist, and the table already contains 3 events" in done.stderr
     assert "--earlier-events republish" in done.stderr
     assert "--earlier-events skip" in done.stderr
     way_on = run_command("deploy-connector", str(spec), "--earlier-events=skip", "--stable-for=0s", env=env)
@@ -83,7 +83,7 @@ def test_a_halted_connector_is_a_difference(pipeline: Pipeline, spec: Path, env:
     eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
     dry = run_command("deploy-connector", str(spec), "--dry-run", env=env)
     assert dry.returncode == 3
-    assert dry.stdout == f"{pipeline.name}: would be changed: resume the connector, which was halted\n"
+    assert dry.stdout == f"{pipeline.name}: would be changed: resume the connector, which is paused or stopped\n"
     done = run_command("deploy-connector", str(spec), "--stable-for=0s", env=env)
     assert (done.returncode, done.stdout) == (0, f"{pipeline.name}: deployed\n")
 
@@ -108,7 +108,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
         finally:
             process.kill()
     assert process.returncode == 130, told
-    assert f"undo       connector {pipeline.name}, made by this deployment, is deleted" in told
+    assert f"undo       connector {pipeline.name}, created by this deployment, was deleted" in told
     assert pipeline.client.find_config(pipeline.name) is None
 
 
@@ -121,7 +121,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
         ({"CDC_OUTBOX_DSN": "no dsn at all"}, 2, "the DSN cannot be read", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "http://[x"}, 2, "cannot be read", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "ftp://x"}, 2, "is not an http:// or https:// URL", ""),
-        ({"CDC_OUTBOX_CONNECT_URL": "http://user:hunter2@x"}, 2, "must not carry credentials", ""),
+        ({"CDC_OUTBOX_CONNECT_URL": "http://user:hunter2@x"}, 2, "must not contain credentials", ""),
     ],
 )
 def test_what_is_not_there_is_a_sentence_a_hint_and_an_exit_code(
@@ -140,8 +140,8 @@ def test_a_database_that_cannot_be_asked_yet_is_a_sentence_before_anybody_connec
     nowhere = ["--dsn", "mysql://u:p@nowhere.invalid/orders", "--connect-url", "http://nowhere.invalid"]
     done = run_command("deploy-connector", spec, *nowhere)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "error: connectors are deployed for postgresql so far, not for mariadb\n" in done.stderr
-    assert "hint: `cdc-outbox render` prints the configuration" in done.stderr
+    assert "error: connectors can be deployed for postgresql only, not for mariadb\n" in done.stderr
+    assert "hint: Print the configuration with `cdc-outbox render`" in done.stderr
 
 
 def test_a_wrong_spec_is_one_finding_a_mistake_with_its_line(tmp_path: Path) -> None:

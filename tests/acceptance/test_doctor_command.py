@@ -125,7 +125,7 @@ def test_a_slip_in_the_table_s_name_is_told_and_nothing_false_of_the_database(
     beats = deployed.spec.heartbeat_topic or ""
     eventually(lambda: sum(deployed.stack.broker.ends(beats).values()), "a heartbeat")
     Path(spec).write_text(f"{Path(spec).read_text()}outbox: {{table: outbux}}\n")
-    message = f"the connector {deployed.name} reads public.outbox, and the spec says public.outbux."
+    message = f"the connector {deployed.name} reads public.outbox, and the spec names public.outbux."
     commands = ("preflight", "doctor", "status", "recover", "deploy-connector")
     for is_made in (False, True):
         for command in commands:
@@ -140,7 +140,7 @@ def test_a_slip_in_the_table_s_name_is_told_and_nothing_false_of_the_database(
                 connection.execute("grant execute on function outbux_heartbeat to connector")
     unasked = {key: value for key, value in env.items() if "CONNECT" not in key}
     alone = run_command("preflight", spec, env=unasked).stdout
-    assert "public.outbux_heartbeats has none. Look first whether the connector reads" in alone
+    assert "public.outbux_heartbeats contains none. First check whether the connector reads" in alone
 
 
 def test_another_connector_on_the_table_and_a_slot_that_nobody_reads_are_told(
@@ -158,8 +158,8 @@ def test_another_connector_on_the_table_and_a_slot_that_nobody_reads_are_told(
             deployed.client.delete(former)
         operator = Operator(deployed, Path(spec))
         [idle] = [each for each in operator.findings("doctor") if each["code"] in {"OP207", "DB518"}]
-        operator.obey(idle["remedy"].removeprefix("If its connector is gone: "))
+        operator.obey(idle["remedy"].removeprefix("If its connector no longer exists: "))
     assert {"OP207", "DB518"}.isdisjoint(each["code"] for each in operator.findings("doctor"))
     assert (code, told[f"OP207 connect {former}"], told[f"DB518 database {left}"]) == (1, "error", "warning")
     assert planned.returncode == 0, planned.stderr
-    assert f"the connector {former} publishes public.outbox too from the slot {left}" in planned.stdout
+    assert f"the connector {former} also publishes public.outbox from the slot {left}" in planned.stdout

@@ -57,12 +57,12 @@ def test_connect_is_down(release: Release) -> None:
     [
         pytest.param(always(STARTING), "is still starting", "Check that the Connect worker runs", id="starting"),
         pytest.param(to_changes(REBALANCING), "stale configuration", "Wait for the rebalance to end", id="409"),
-        pytest.param(to_changes(BROKEN), "cannot reach the one that leads", "wait until another leads", id="500"),
+        pytest.param(to_changes(BROKEN), "cannot reach the leader", "wait until another worker leads", id="500"),
         pytest.param(to_changes(RESET), "broke off before it had answered", "what stands before it", id="reset"),
         pytest.param(
             to_changes(LOST_CONFIG_TOPIC),
             "Connect cannot write or read its own topics in Kafka",
-            "whether Connect's config topic (config.storage.topic) is still there",
+            "that Connect's config topic (config.storage.topic) exists",
             id="config-topic",
         ),
     ],
@@ -105,8 +105,8 @@ def test_the_connection_is_reset_after_the_worker_took_the_change(release: Relea
         return fault
 
     done = release.deploy_through(losing(1000), "--connect-patience=0.5s")
-    done.failed(75, "broke off before it had answered", "what stands before it")
-    assert "undo       the previous configuration is back" in done.told
+    done.failed(75, "broke before it answered", "check any")
+    assert "undo       the previous configuration was restored" in done.told
     release.runs_as_before()
 
     done = release.deploy_through(losing(1))
@@ -138,7 +138,9 @@ def test_the_config_topic_is_lost_and_the_worker_begins_anew(pipeline: Pipeline,
 
 def test_the_password_is_wrong(release: Release) -> None:
     done = release.deploy(change=("CONNECTOR_PASSWORD", "POSTGRES_PORT"))
-    done.failed(1, "password authentication failed", "Give the role the password that database.password refers to")
+    done.failed(
+        1, "password authentication failed", "Set the role's password to the one that database.password refers to"
+    )
     release.runs_as_before()
 
 
@@ -185,7 +187,7 @@ def test_the_task_fails_five_seconds_after_it_ran(release: Release) -> None:
         change=("overrides: {", "overrides: {producer.override.max.request.size: '1500', "),
         when={RUNS: Timer(5, write).start},
     )
-    done.failed(1, "1 task FAILED. An event is larger than Kafka takes.", "hint: Raise max.message.bytes")
+    done.failed(1, "1 task FAILED. An event is larger than Kafka's limit.", "hint: Raise max.message.bytes")
     assert "undo       the previous configuration is back" in done.told
     assert "runs again as it did" in done.told
     release.runs_as_before()
@@ -228,6 +230,6 @@ def test_the_slot_is_in_use(release: Release) -> None:
     with stolen(release):
         done = release.deploy("--timeout=3s")
     done.failed(1, "another connector or tool reads the slot", "hint: Choose another slot name, or stop what reads it")
-    assert "undo       the previous configuration is back" in done.told
+    assert "undo       the previous configuration was restored" in done.told
     assert "undo       it does not run with it either" in done.told
     release.runs_as_before()

@@ -29,7 +29,7 @@ def test_a_file_that_exists_is_never_overwritten(tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text("mine")
     code, _, err = run("new", "orders", "--database", "sqlite", "-f", spec)
-    assert (code, "exists already" in err, spec.read_text()) == (2, True, "mine")
+    assert (code, "already exists" in err, spec.read_text()) == (2, True, "mine")
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_offsets_are_set_and_forgotten_and_events_left_out_only_if_somebody_says
     assert refused.returncode == 1
     assert "are never published" in refused.stderr
     assert "hint: With --yes it is done all the same." in refused.stderr
-    for nowhere, reason in (("0/1", "has given away"), ("FFFFFF/0", "the server's log ends at")):
+    for nowhere, reason in (("0/1", "no longer holds events before"), ("FFFFFF/0", "the server's log ends at")):
         refused = run_command("offsets", "set", name, "--to-offset", nowhere, "--yes", env=env)
         assert (refused.returncode, reason in refused.stderr) == (1, True)
     assert shown(name, env)["offsets"] == before["offsets"]

@@ -98,7 +98,7 @@ def test_a_failure_is_explained_and_what_does_not_run_is_not_called_restarted(
     done = run_command("status", pipeline.name, env=env)
     assert done.returncode == 1
     assert " 1 FAILED " in done.stdout
-    assert "An option has a value that is not taken" in done.stdout
+    assert "Connect refuses the value of an option" in done.stdout
     again = run_command("restart", pipeline.name, "--failed", env=env)
     assert again.returncode == 1
     assert "ConfigException" in again.stderr

@@ -78,7 +78,7 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService, shell: Shell, tmp_path: Path) -> None:
     assert shell.about(replace(service, name="nobody"), "parked", "list", code=2)[1].startswith(
-        "error: no consumer 'nobody' has used the inbox public.inbox; there is none yet"
+        "error: no consumer 'nobody' has used the inbox public.inbox; it has no consumer yet"
     )
     service.broken = {"1"}
     broken, behind, unreadable = (make_event(sequence, payload=SECRET) for sequence in (1, 2, 3))
@@ -118,7 +118,7 @@ def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService,
     exported = [json.loads(line) for line in file.read_text().splitlines()]
     assert [row["payload"] for row in exported] == ['{"secret":"hunter2"}'] * 2 + [{"base64": "/w=="}]
     assert file.stat().st_mode & 0o077 == 0
-    assert "exists already" in shell.about(service, "parked", "export", "--file", str(file), code=2)[1]
+    assert "already exists" in shell.about(service, "parked", "export", "--file", str(file), code=2)[1]
 
 
 def test_what_no_consumer_tries_is_listed_with_what_ends_it(service: BrokerlessService, shell: Shell) -> None:
@@ -151,19 +151,23 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     service.deliver(event, make_event(3), make_event(1, "2"), make_event(1, "2"))
     service.broken = set()
     refused = shell.about(service, "parked", "retry", "1", "3", code=1)[1]
-    assert "error: 3 is not tried again: it is parked as conflict" in refused
-    assert "hint: --force conflict applies it all the same." in refused
+    assert "error: 3 cannot be retried: it is parked as conflict" in refused
+    assert "hint: --force conflict applies it anyway." in refused
     said = shell.about(service, "parked", "retry", "--all")
     assert said[0] == "1\n"
     assert "1 event due: the consumer shipping tries it within a second, if it runs" in said[1]
-    assert "left: 1 gap; they go on when what is missing comes" in said[1]
-    assert "left: 1 conflict; --force conflict applies them all the same" in said[1]
-    assert shell.about(service, "parked", "retry", "--all", "--reason=expired") == ("", "nothing to try again")
-    refusals = {"gap": "it goes on by itself", "unreadable": "a retry reads it", "failed": "it is tried again without"}
+    assert "left: 1 gap; they continue when the missing event arrives" in said[1]
+    assert "left: 1 conflict; --force conflict applies them anyway" in said[1]
+    assert shell.about(service, "parked", "retry", "--all", "--reason=expired") == ("", "nothing to retry")
+    refusals = {
+        "gap": "it continues when",
+        "unreadable": "a retry reads it",
+        "failed": "it is retried without --force",
+    }
     for reason, why in refusals.items():
         assert why in shell.about(service, "parked", "retry", "3", f"--force={reason}", code=2)[1]
     refused = shell.about(service, "parked", "retry", "1", "--force=conflict", code=1)[1]
-    assert "nothing of it is parked as conflict: 1 as failed" in refused
+    assert "none of them is parked as conflict: 1 as failed" in refused
     shell.about(service, "parked", "retry", "3", "--force=conflict")
     assert service.effects() == [("2", 1)]
     service.retry_parked()
@@ -175,7 +179,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     assert summary == "1 aggregate: 1 sequence would be accepted as missing, 1 event applied next"
     assert shell.about(service, *named, "--note=lost")[0] == expected
     skipped = shell.about(service, "parked", "skip", "2", "--note=not needed")[0]
-    assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 stands at 3 now\n", skipped)
+    assert re.fullmatch(r"2  skipped OrderPlaced \S+ of order/1, order/1 is at 3 now\n", skipped)
     assert (service.watermark(), service.parked_behind(), service.parked()) == (3, 0, [])
 
 
@@ -241,7 +245,7 @@ def test_ids_are_not_forgotten_before_their_events_are(
     declaring.write_text(spec.read_text().replace("{name:", "{horizon: 3d, name:"))
     for arguments, code, words in (
         ([str(spec), "--horizon=2d"], 0, ""),
-        ([str(declaring), "--horizon=2d"], 2, "shorter than the 3 days that the spec declares"),
+        ([str(declaring), "--horizon=2d"], 2, "shorter than the 3 days of topics.horizon in the spec"),
         ([str(declaring), "--horizon=2d", "--accept-shorter-horizon"], 0, ""),
         ([str(declaring), "--horizon=3d"], 0, ""),
         ([str(spec), "--horizon=1.9d"], 2, f"{topics['short']} up to 2 days"),
@@ -280,7 +284,7 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
         for arguments in (purge, [*purge[:1], *purge[3:]], purge[:-1]):
             assert f"{topics['endless']} for ever" in refused(*arguments)
         assert one(connection, "select count(*) from inbox") == 1
-        assert "1 ids that tell none" in shell.run(*purge, "--accept-shorter-horizon", code=0, **env)[0]
+        assert "1 ids without a time" in shell.run(*purge, "--accept-shorter-horizon", code=0, **env)[0]
         connection.execute("delete from inbox_epochs")
         connection.execute(read.encode(), ("billing", topics["short"], "another"))
         assert f"topics of another cluster: {topics['short']}" in refused(*purge)
@@ -324,13 +328,13 @@ def test_a_purge_says_what_it_would_do_and_then_does_it(service: BrokerlessServi
     purge = ["purge-inbox", "--horizon=30d", "--accept-shorter-horizon", "--dsn", service.dsn]
     dry = run_command(*purge, "--dry-run")
     *steps, total = dry.stdout.splitlines()
-    assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids that tell none"], dry.stderr
-    assert re.fullmatch(r"would go   1 ids and 0 starts: ids made before \S+Z, or claimed before \S+Z where .*", total)
+    assert steps == ["drop       public.inbox_old: 0 ids", "delete     1 ids without a time"], dry.stderr
+    assert re.fullmatch(r"to delete  1 ids and 0 starts: ids made before \S+Z, or claimed before \S+Z if .*", total)
     done = run_command(*purge)
     *steps, total = done.stdout.splitlines()
     assert steps == ["dropped    public.inbox_old: 0 ids", "deleted    1 ids in public.inbox_rest"], done.stderr
-    assert total.startswith("forgotten  1 ids and 0 starts: ids made before ")
-    assert run_command(*purge).stdout.startswith("forgotten  nothing: no ids were made before ")
+    assert total.startswith("deleted    1 ids and 0 starts: ids made before ")
+    assert run_command(*purge).stdout.startswith("deleted    nothing: no ids were made before ")
 
 
 def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(

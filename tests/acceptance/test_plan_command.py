@@ -93,7 +93,7 @@ def test_the_difference_is_shown_where_the_database_is_not_ready(
     assert done.returncode == 1
     assert "the column does not exist. Run `cdc-outbox init`" in done.stderr
     first, *lines = done.stdout.splitlines()
-    assert first == f"{running.name}: would be refused; without that: change 3 options"
+    assert first == f"{running.name}: would be refused; apart from that: change 3 options"
     assert "  ~ latency: poll.interval.ms = 10 -> 5" in lines
     placement = "transforms.outbox.table.fields.additional.placement"
     assert f"  ~ outbox.headers: {placement}: + tenant:header:tenant-id" in lines
@@ -148,8 +148,8 @@ def test_of_several_specs_the_first_that_fails_ends_the_deployment(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "are both the pipeline"),
-        ("twin", "the specs do not go together"),
+        ("", "both define the pipeline"),
+        ("twin", "the specs contradict each other"),
     ],
 )
 def test_specs_that_do_not_go_together_are_refused_before_anything_is_asked(
@@ -165,7 +165,7 @@ def test_specs_that_do_not_go_together_are_refused_before_anything_is_asked(
 def test_a_folder_without_specs_is_wrong_use(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / "empty").mkdir()
     done = run_command("plan", str(tmp_path / "empty"), env=env)
-    assert (done.returncode, "has no spec in it" in done.stderr) == (2, True)
+    assert (done.returncode, "contains no spec" in done.stderr) == (2, True)
 
 
 def test_a_canary_is_seen_in_kafka_and_leaves_no_row(pipeline: Pipeline, tmp_path: Path) -> None:

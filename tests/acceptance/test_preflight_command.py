@@ -60,7 +60,7 @@ def test_what_cannot_be_looked_at_is_refused(dsn: str, spec: Path, tmp_path: Pat
     assert (wrong.returncode, "cannot be read" in wrong.stderr) == (2, True)
     assert run_command("preflight", str(spec)).returncode == 2
     other = run_command("preflight", str(spec), "--dsn", "mysql://root@localhost/orders")
-    told = f"{spec}: the DSN is one of MariaDB or MySQL, and PostgreSQL is wanted here"
+    told = f"{spec}: the DSN leads to MariaDB or MySQL, but PostgreSQL is required"
     assert (other.returncode, told in other.stderr) == (2, True)
     (tmp_path / "file.yaml").write_text("version: 1\nname: orders\ndatabase: {kind: sqlite}\naggregates: {order: {}}\n")
     file = run_command("preflight", str(tmp_path / "file.yaml"), "--dsn", "sqlite:///x.db")

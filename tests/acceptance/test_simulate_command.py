@@ -91,7 +91,7 @@ def test_any_connectors_json_will_do(tmp_path: Path) -> None:
 def test_a_row_that_the_table_refuses_is_shown_with_a_note() -> None:
     done = run_command("simulate", SPEC, "--row", json.dumps(ROW), "--row", '{"aggregatetype": "customer"}')
     assert done.returncode == 0
-    assert done.stderr == "note       row 2: the table takes no row without id, aggregateid, type\n"
+    assert done.stderr == "note       row 2: the table requires id, aggregateid, type\n"
 
 
 def test_a_row_that_would_fail_the_task_is_an_error_and_exits_1(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_row_that_would_fail_the_task_is_an_error_and_exits_1(tmp_path: Path) 
 def test_a_topic_that_no_broker_takes_is_an_error_beside_the_message() -> None:
     [shown] = simulated(SPEC, "--row", json.dumps(ROW | {"aggregatetype": "two words"}))
     assert shown["topic"] == "outbox.event.two words"
-    assert "Kafka takes no topic" in shown["error"]["message"]
+    assert "Kafka does not accept the topic" in shown["error"]["message"]
 
 
 def test_what_the_router_does_not_see_is_noted(tmp_path: Path) -> None:
@@ -117,9 +117,8 @@ def test_what_the_router_does_not_see_is_noted(tmp_path: Path) -> None:
     arguments = [write_config(tmp_path, **options), "--row", json.dumps(ROW | {"tenant": ""})]
     done = run_command("simulate", *arguments)
     assert done.stderr == (
-        "note       the transform case is left out\n"
-        "note       by its predicate isOutbox the EventRouter does not see what is for the topic "
-        "shop.public.outbox_events\n"
+        "note       the transform case is skipped\nnote       its predicate isOutbox hides messages "
+        "of the topic shop.public.outbox_events from the EventRouter\n"
     )
     assert "predicate" not in run_command("simulate", *arguments, "--set", "transforms.outbox.negate=true").stderr
     assert run_command("simulate", SPEC, "--row", json.dumps(ROW)).stderr == ""
@@ -127,7 +126,7 @@ def test_what_the_router_does_not_see_is_noted(tmp_path: Path) -> None:
 
 def test_what_becomes_no_message_is_said() -> None:
     done = run_command("simulate", SPEC, "--row", json.dumps(ROW), "--operation", "delete")
-    assert (done.returncode, done.stdout) == (0, "nothing    the row becomes no message\n")
+    assert (done.returncode, done.stdout) == (0, "nothing    the row produces no message\n")
 
 
 @pytest.mark.parametrize(

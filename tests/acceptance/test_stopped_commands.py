@@ -16,7 +16,7 @@ from tests.support.pipeline import Pipeline
 DAMAGES = [
     pytest.param(halt_and_drop_slot, "DB512", "does not exist", id="dropped"),
     pytest.param(halt_and_advance_slot, "DB513", "ahead of Connect's offset", id="advanced"),
-    pytest.param(halt_and_forget, "DB511", "the table holds 2 events already", id="forgotten"),
+    pytest.param(halt_and_forget, "DB511", "the table already contains 2 events", id="forgotten"),
 ]
 
 

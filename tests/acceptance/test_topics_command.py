@@ -41,7 +41,7 @@ def test_what_is_missing_is_created_and_what_differs_is_said_and_left(
         "differences": [],
     }
     assert topics[f"{name}.metric"]["state"] == "exists"
-    assert topics[f"{name}.metric"]["differences"][0]["message"] == "has 3 partitions, and 2 are wanted."
+    assert topics[f"{name}.metric"]["differences"][0]["message"] == "has 3 partitions, and the spec sets 2."
     assert outbox_stack.broker.ends(f"{name}.order") == {}
 
     done = run_command("topics", "create", str(spec), env=env)
@@ -52,7 +52,7 @@ def test_what_is_missing_is_created_and_what_differs_is_said_and_left(
     assert [line for line in lines if line in made] == made
     # Differences stand where their topic's own line would.
     assert lines.index(made[0]) == 3
-    assert f"differs: {name}.metric: has 3 partitions, and 2 are wanted." in done.stdout
+    assert f"differs: {name}.metric: has 3 partitions, and the spec sets 2." in done.stdout
     assert done.stderr == "3 topics created, 3 differences, 0 refusals\n"
     assert f"--topic {name}.metric --add-config retention.ms=172800000" in done.stdout
     assert f"{name}.order: has" not in done.stdout
@@ -71,7 +71,7 @@ def test_more_partitions_are_refused_with_the_reason(outbox_stack: Stack, spec: 
     spec.write_text(spec.read_text().replace("partitions: 2", "partitions: 6"))
     refused = run_command("topics", "create", str(spec), env=env)
     assert refused.returncode == 1
-    sentence = f"error: {name}.order: has 2 partitions, and the spec says 6. More partitions send keys elsewhere"
+    sentence = f"error: {name}.order: has 2 partitions, and the spec sets 6. More partitions move keys"
     assert sentence in refused.stdout
     assert refused.stderr.endswith(", 2 refusals\n")
     assert set(outbox_stack.broker.ends(f"{name}.order")) == {0, 1}

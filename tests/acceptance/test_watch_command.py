@@ -70,7 +70,7 @@ def test_what_does_not_come_up_is_given_up_loudly(pipeline: Pipeline, env: dict[
     done = run_command("watch", pipeline.name, "--give-up-after=2", "--first-pause=0.1s", "--interval=0.1s", env=env)
     assert done.returncode == 1
     assert "restart 2 of 2" in done.stdout
-    assert f"error: {pipeline.name} is given up after 2 restarts" in done.stderr
+    assert f"error: gave up on {pipeline.name} after 2 restarts" in done.stderr
     assert "ConfigException" in done.stderr
 
 

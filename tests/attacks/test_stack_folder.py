@@ -73,8 +73,8 @@ def test_a_command_refuses_a_folder_that_others_may_write_to(
     options = ["--no-kafka"] if command == "up" else []
     done = run_command("stack", command, *part, "--name", "try", *options, env={"TMPDIR": str(folder.path.parent)})
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"{folder.path} is not a folder of yours that no other user may write to" in done.stderr
-    assert "set TMPDIR to a folder of your own" in done.stderr
+    assert f"{folder.path} is not your folder, or other users can write to it" in done.stderr
+    assert "set TMPDIR to your own folder" in done.stderr
     assert bystander.poll() is None
     assert sorted(path.name for path in (folder.path / "postgres").iterdir()) == ["process.json"]
 
@@ -84,9 +84,9 @@ def test_ports_and_parts_of_such_a_folder_are_not_looked_at(folder: StackFolder,
     other = StackFolder("other", tmp_path)
     other.occupy()
     other.release()
-    with pytest.raises(StackError, match="is not a folder of yours"):
+    with pytest.raises(StackError, match="is not your folder"):
         folder.find_states()
-    with pytest.raises(StackError, match="is not a folder of yours"):
+    with pytest.raises(StackError, match="is not your folder"):
         folder.reserve_port()
     assert not (folder.path / "ports.lock").exists()
 
@@ -96,7 +96,7 @@ def test_a_name_that_a_shell_would_take_for_more_is_not_printed(name: str, folde
     (folder.path / "environment.json").write_text(json.dumps({"CDC_OUTBOX_DSN": "host=127.0.0.1", name: "x"}))
     done = run_command("stack", "env", "--name", "try", env={"TMPDIR": str(folder.path.parent)})
     assert (done.returncode, done.stdout) == (1, "")
-    assert "is not a name for a variable" in done.stderr
+    assert "is not a valid variable" in done.stderr
 
 
 class Sleeping(Server):

@@ -88,7 +88,7 @@ def test_a_reference_does_not_stand_in_a_url_even_of_a_file_that_is_named(asked:
     hostile.write_text(hostile.read_text().replace("/leak", "/leak/${env:GITHUB_TOKEN}"))
     done = run("status", "--contexts=cdc-outbox.yaml")
     assert (done.returncode, asked) == (2, [])
-    assert "connect.url: an address has no reference in it" in done.stderr
+    assert "connect.url: an address must not contain a reference" in done.stderr
     assert run("contexts", "trust").returncode == 2
 
 

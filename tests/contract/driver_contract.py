@@ -120,7 +120,7 @@ class DriverContract:
         client.rollback()
 
     def test_a_bound_that_is_none_is_refused(self, client: Client) -> None:
-        with pytest.raises(ConfigError, match="cannot be bound") as caught:
+        with pytest.raises(ConfigError, match="cannot be limited") as caught:
             client.prepare(idle_seconds=0)
         assert caught.value.field == "idle_seconds"
         assert client.state() is TransactionState.ENDED

@@ -94,7 +94,7 @@ class TestPostgresql(ServerStoresContract):
     def test_a_foreign_table_of_the_same_name_is_refused(self, opened: Opened, table: Any) -> None:
         opened.connection.execute("create schema foreign_one")
         opened.connection.execute(f"create table foreign_one.{table.name} (a int)".encode())
-        with pytest.raises(OutboxError, match=f"foreign_one.{table.name} exists already"):
+        with pytest.raises(OutboxError, match=f"foreign_one.{table.name} already exists"):
             run_upgrade(opened.connection, inbox_component(InboxTable(schema="foreign_one")))
 
 

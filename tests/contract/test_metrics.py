@@ -180,9 +180,9 @@ class TestPrometheusMetrics(ForeignMetricsContract):
     def test_a_registry_takes_one_of_them(self) -> None:
         registry = CollectorRegistry()
         PrometheusMetrics(registry)
-        with pytest.raises(ConfigError, match="has series of this package already") as caught:
+        with pytest.raises(ConfigError, match="has series of this package") as caught:
             PrometheusMetrics(registry)
-        assert "Make one PrometheusMetrics" in caught.value.hint
+        assert "Create one PrometheusMetrics" in caught.value.hint
 
 
 class TestOpenTelemetryMetrics(ForeignMetricsContract):

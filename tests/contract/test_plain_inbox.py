@@ -159,7 +159,7 @@ class PlainContract:
     def test_what_waits_for_a_parked_event_is_told(self, client: Client, ledger: Any) -> None:
         client.apply(make_event(1, "a", aggregate_type="own"))
         ledger.query("update inbox_watermarks set parked = 1")
-        with pytest.raises(ConsumerError, match="waits for an event of its aggregate that is parked"):
+        with pytest.raises(ConsumerError, match="waits for a parked event of its aggregate"):
             client.apply(make_event(7, "a", aggregate_type="own"))
 
 

@@ -121,6 +121,6 @@ def test_a_pool_and_synchronous_use_are_refused(store: PostgresStore) -> None:
     with closing(AsyncpgPoolClient(store.dsn, autocommit=True)) as client:
         with pytest.raises(OutboxError, match="is not an asynchronous connection") as caught:
             find_async_driver(client.pool)
-        assert "a pool is asked for a connection" in caught.value.hint
+        assert "a pool first" in caught.value.hint
         with pytest.raises(OutboxError, match="is not a synchronous connection"):
             find_driver(client.place)

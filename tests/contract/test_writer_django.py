@@ -175,7 +175,7 @@ def test_only_database_connections_of_known_vendors_are_taken() -> None:
     for stranger in (cache, connections):
         with pytest.raises(OutboxError, match="is not a synchronous connection"):
             find_driver(stranger)
-    with pytest.raises(OutboxError, match="oracle has no outbox here"):
+    with pytest.raises(OutboxError, match="oracle cannot have an outbox here"):
         find_driver(object.__new__(Oracle))
 
 

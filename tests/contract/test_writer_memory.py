@@ -240,9 +240,9 @@ def test_what_the_outbox_refuses_is_refused_and_leaves_no_gap(kind: type[Twin]) 
         with pytest.raises(EventError):
             twin.add_all(None, ORDER, event)
     assert twin.outbox.events == []
-    with pytest.raises(EventError, match="an Event is wanted, not RecordedEvent") as caught:
+    with pytest.raises(EventError, match="event must be an Event, not RecordedEvent") as caught:
         twin.add(None, cast("Any", make_event(1)))
-    assert caught.value.hint == "Make an Event of it."
+    assert caught.value.hint == "Pass an Event."
     assert twin.add(None).sequence == 1
 
 
@@ -320,10 +320,10 @@ def test_transactions_take_turns_and_who_waits_for_himself_is_told(monkeypatch: 
             await outbox.add(None, ORDER)
 
     outbox = MemoryOutbox()
-    with pytest.raises(OutboxError, match="one at a time") as caught, outbox.transaction():
+    with pytest.raises(OutboxError, match="one can be open at a time") as caught, outbox.transaction():
         outbox.add(Mock(), ORDER)
-    assert "pass what it yielded" in caught.value.hint
-    with pytest.raises(OutboxError, match="one at a time"):
+    assert "pass the connection that it returned" in caught.value.hint
+    with pytest.raises(OutboxError, match="one can be open at a time"):
         asyncio.run(write(AsyncMemoryOutbox()))
     assert outbox.add(Mock(), ORDER).sequence == 1
 

@@ -85,7 +85,7 @@ class WriterErrorsContract(ABC):
         client.add(event)
         client.commit()
         error = refusal(lambda: write(event), DuplicateEventError)
-        assert str(error) == f"an event with the id {event.id} is in the outbox already"
+        assert str(error) == f"an event with the id {event.id} is already in the outbox"
         assert not error.retryable
         client.rollback()
         assert store.numbers() == [("42", 1)]

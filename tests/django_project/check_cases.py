@@ -96,7 +96,7 @@ class TablesTest(TestCase):
     @skipUnless(connection.vendor == "postgresql", "the catalogue is read there only")
     def test_columns_that_are_not_as_init_makes_them_are_named(self) -> None:
         [found] = self.found("alter table outbox alter column type drop not null")
-        assert (found.id, found.msg) == ("cdc_outbox.DB306", "public.outbox.type: it is nullable.")
+        assert (found.id, found.msg) == ("cdc_outbox.DB306", "public.outbox.type: the column is nullable.")
 
     @skipUnless(connection.vendor == "postgresql", "elsewhere there are no publications")
     def test_a_publication_that_lacks_the_outbox_is_named_with_the_migration_that_mends_it(self) -> None:

@@ -16,7 +16,7 @@ _SECOND = timedelta(seconds=1)
 """What a finding leaves out of a time."""
 _STAMP = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d{4}"
 _RANGE = re.compile(rf"committed between ({_STAMP}|its backup) and ({_STAMP}|the restore)")
-_WENT_BACK = "the database went back to heartbeat"
+_WENT_BACK = "the database was restored to heartbeat"
 _EXTRA = re.compile(r"(.+) in the topic, and the outbox has given out no more than \d+")
 _CONFLICT = re.compile(r"(\d+) is (\S+) (?:at|in) ")
 _HEARTBEATS = {"OP401", "OP402", "OP403"}

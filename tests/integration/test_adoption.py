@@ -192,7 +192,9 @@ def test_a_uuid_as_aggregate_id_is_refused_where_events_are_numbered(
         connection.execute(f"alter table outboxevent alter column aggregateid type {kind}".encode())
         done = run_command("init", str(path), "--dsn", dsn)
         assert done.returncode == 1
-        assert "public.outboxevent.aggregateid is a uuid, and events are numbered by ids that are text" in done.stderr
+        assert (
+            "public.outboxevent.aggregateid is a uuid, but the aggregate ids of numbered events are text" in done.stderr
+        )
         [remedy] = re.findall(r"alter table .* type text", done.stderr)
         assert one(connection, "select to_regclass('outboxevent_heads') is null")
         connection.execute(remedy.encode())
@@ -217,7 +219,7 @@ def test_a_table_that_is_not_there_cannot_be_adopted(outbox_stack: Stack, tmp_pa
     path.write_text(text("adopt_nothing", DEBEZIUM_SPEC, numbered=False))
     done = run_command("init", str(path), "--dsn", dsn)
     assert done.returncode == 1
-    assert "public.outboxevent does not exist, and the spec adopts it" in done.stderr
+    assert "public.outboxevent does not exist, but the spec adopts it" in done.stderr
     with psycopg.connect(dsn) as connection:
         assert not Catalog(connection, Psycopg()).exists(TableName(schema="public", name="outboxevent"))
         assert one(connection, "select count(*) from pg_publication") == 0

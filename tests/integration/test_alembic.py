@@ -245,7 +245,7 @@ def test_a_downgrade_drops_everything_unless_it_was_used(make: Make) -> None:
             assert sorted(name for (name,) in names) == ["alembic_version", "cdc_outbox_version"]
             assert one(connection, "select count(*) from pg_publication") == 0
             assert one(connection, "select count(*) from cdc_outbox_version") == 0
-    with pytest.raises(OutboxError, match="a script cannot look whether"):
+    with pytest.raises(OutboxError, match="a script cannot check whether"):
         service.run(command.downgrade, "head:base", sql=True)
 
     service.upgrade()
@@ -316,5 +316,5 @@ def test_a_table_that_somebody_else_made_is_not_taken_for_ours(make: Make) -> No
     service.revise()
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("create table outbox (a int)")
-    with pytest.raises(OutboxError, match="exists already, and cdc-outbox did not make it"):
+    with pytest.raises(OutboxError, match="exists, but cdc-outbox did not create it"):
         service.upgrade()

@@ -214,13 +214,13 @@ def test_what_is_declared_again_is_the_same_table_unless_it_says_otherwise() -> 
 
 @pytest.mark.parametrize("source", ["", "orders", "orders.0"])
 def test_a_source_without_an_incarnation_is_refused(source: str) -> None:
-    with pytest.raises(ConfigError, match="is no source"):
+    with pytest.raises(ConfigError, match="is not a source"):
         make_outbox_table(MetaData(), first_source=source)
 
 
 def test_an_adopted_table_must_be_in_the_metadata_and_numbered() -> None:
     numbered = OutboxTable(adopted=True)
-    with pytest.raises(ConfigError, match="is adopted, and the metadata has none"):
+    with pytest.raises(ConfigError, match="is adopted, but the metadata does not contain it"):
         make_outbox_table(MetaData(), table=numbered, first_source="orders.1")
     with pytest.raises(ConfigError, match="adopted and not numbered"):
         make_outbox_table(

@@ -54,7 +54,7 @@ def test_a_missing_event_in_the_middle_is_given_up_only_where_it_is_named(servic
     with service.opened() as inbox:
         assert Baseline(inbox).find() == []
         with pytest.raises(
-            InboxError, match=r"order/9 of 'orders.1' waits for no missing event; .*order/1 of orders.1"
+            InboxError, match=r"order/9 of 'orders.1' does not wait for a missing event; .*order/1 of orders.1"
         ):
             Baseline(inbox, Aggregate(SOURCE, "order", "9")).find()
         work = Baseline(inbox, Aggregate(SOURCE, "order", "1"))

@@ -37,7 +37,7 @@ def test_an_event_that_kills_its_process_is_dead_after_a_few_starts_and_others_a
     assert killed <= _SUSPECT_ASSIGNMENTS + _MAX_STARTS
     assert killed >= _MAX_STARTS
     [(error,)] = fed_service.rows("select error from inbox_parked where reason = 'crashed'")
-    assert "its handler may kill the process" in error
+    assert "its handler may crash the process" in error
     assert fed_service.rows("select count(*) from inbox_starts") == [(0,)]
 
 

@@ -60,7 +60,7 @@ def test_a_change_is_shown_applied_and_kept(deployed: Pipeline) -> None:
 
 def test_what_is_written_before_the_slot_stops_the_deployment(pipeline: Pipeline) -> None:
     pipeline.write(2)
-    with pytest.raises(UnpublishedEventsError, match="the table holds 2 events already"):
+    with pytest.raises(UnpublishedEventsError, match="the table already contains 2 events"):
         pipeline.deploy()
     assert pipeline.client.find_config(pipeline.name) is None
     assert not slot_exists(pipeline)
@@ -70,7 +70,7 @@ def test_heads_tell_that_something_was_written_and_pruned(pipeline: Pipeline) ->
     pipeline.write(1)
     with pipeline.connect() as connection:
         connection.execute("truncate outbox")
-    with pytest.raises(UnpublishedEventsError, match="sequences were given out already"):
+    with pytest.raises(UnpublishedEventsError, match="sequence numbers were already assigned"):
         pipeline.deploy()
 
 
@@ -112,9 +112,9 @@ def without_slot(deployed: Pipeline) -> Pipeline:
 
 def test_a_lost_slot_with_stored_offsets_stops_the_deployment(without_slot: Pipeline) -> None:
     without_slot.write(1)
-    with pytest.raises(UnpublishedEventsError, match="Connect's offset stands at") as caught:
+    with pytest.raises(UnpublishedEventsError, match="Connect's offset is") as caught:
         without_slot.deploy()
-    assert "The table still holds 3 events" in str(caught.value)
+    assert "The table still contains 3 events" in str(caught.value)
     assert without_slot.client.find_config(without_slot.name) is None
     assert not slot_exists(without_slot)
 
@@ -204,7 +204,7 @@ def test_a_new_connector_whose_task_fails_is_reported_with_its_trace_and_taken_b
         pipeline.deploy()
     assert "ConfigException" in caught.value.trace
     assert pipeline.client.find_config(pipeline.name) is None
-    assert f"undo: connector {pipeline.name}, made by this deployment, is deleted" in pipeline.reports
+    assert f"undo: connector {pipeline.name}, created by this deployment, was deleted" in pipeline.reports
 
 
 def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
@@ -215,7 +215,7 @@ def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
         break_transform(patch)
         with pytest.raises(ConnectorFailedError):
             deployed.deploy()
-    assert "undo: the previous configuration is back" in deployed.reports
+    assert "undo: the previous configuration was restored" in deployed.reports
     assert deployed.client.find_config(deployed.name) == before
     eventually(lambda: condition_of(deployed.client.find_status(deployed.name)) is Condition.UP, "the old one to run")
     deployed.write(1)
@@ -236,10 +236,12 @@ def test_what_somebody_else_deploys_meanwhile_is_neither_called_ours_nor_taken_b
 
     with monkeypatch.context() as patch:
         patch.setattr(DeployedConnector, "wait_until_reading", wait)
-        with pytest.raises(ConnectorFailedError, match="it failed" if fails else "another process has changed"):
+        with pytest.raises(ConnectorFailedError, match="it failed" if fails else "another process changed"):
             deployed.deploy(spec=ours)
     assert deployed.client.find_config(deployed.name) == other
-    assert (f"undo: another process has changed {deployed.name} meanwhile; it is left so" in deployed.reports) is fails
+    assert (
+        f"undo: another process changed {deployed.name} in the meantime; it is left unchanged" in deployed.reports
+    ) is fails
 
 
 def test_what_failed_may_be_left_to_look_at(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +260,7 @@ def test_a_connector_that_somebody_halted_runs_again(deployed: Pipeline, verb: s
         client._ask("PUT", f"/connectors/{deployed.name}/pause")
     state = {"stop": "STOPPED", "pause": "PAUSED"}[verb]
     eventually(lambda: client.find_status(deployed.name).state == state, "the connector to halt")
-    assert str(deployed.deploy(dry_run=True)) == "resume the connector, which was halted"
+    assert str(deployed.deploy(dry_run=True)) == "resume the connector, which is paused or stopped"
     assert not deployed.deploy().is_empty
     assert condition_of(client.find_status(deployed.name)) is Condition.UP
 
@@ -315,5 +317,5 @@ def test_a_connector_that_stood_still_for_a_republish_is_not_started_without_it(
     # A change of the configuration shows as UNASSIGNED until the workers have seen it.
     eventually(lambda: without_slot.client.find_status(without_slot.name).state == "STOPPED", "it to be stopped again")
     assert without_slot.client.find_offsets(without_slot.name) == []
-    with pytest.raises(UnpublishedEventsError, match="rows of the table were being published"):
+    with pytest.raises(UnpublishedEventsError, match="publishing the rows of the table was interrupted"):
         without_slot.deploy()

@@ -122,7 +122,7 @@ def test_a_worker_without_its_brokers_is_not_blamed_itself(pipeline: Pipeline) -
     fault = times(10_000, (500, {"status": "unhealthy", "message": ill}), "GET")
     with pytest.raises(ConnectUnavailableError, match="cannot write or read its own topics in Kafka") as caught:
         Deploying(pipeline, fault, seconds=0.5).run()
-    assert "Look whether the brokers run" in caught.value.hint
+    assert "Check that the brokers run" in caught.value.hint
     assert pipeline.client.find_config(pipeline.name) is None
 
 
@@ -147,7 +147,7 @@ def test_an_interrupt_between_the_making_and_its_answer_leaves_no_connector(
     with pytest.raises(KeyboardInterrupt):
         deploying.run()
     assert pipeline.client.find_config(pipeline.name) is None
-    assert f"undo: connector {pipeline.name}, made by this deployment, is deleted" in deploying.steps
+    assert f"undo: connector {pipeline.name}, created by this deployment, was deleted" in deploying.steps
 
 
 def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_running(deployed: Pipeline) -> None:
@@ -164,7 +164,7 @@ def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_runn
         deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
         with pytest.raises(ConnectorFailedError) as caught:
             deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=10))
-        assert f"to read its slot, though it runs: the role {other!r} has no REPLICATION" in str(caught.value)
+        assert f"to read its slot, though it runs: the role {other!r} lacks REPLICATION" in str(caught.value)
         assert "alter role" in caught.value.hint
-        assert f"undo: connector {deployed.name} runs again as it did" in deploying.steps
+        assert f"undo: connector {deployed.name} runs again as before" in deploying.steps
         assert is_up(deployed)

@@ -52,7 +52,7 @@ def test_a_renamed_pipeline_is_not_deployed_beside_its_former_self(deployed: Pip
         with pytest.raises(ConnectorInvalidError) as caught:
             deployed.deploy(dry_run=dry_run, spec=renamed, earlier=EarlierEvents.SKIP)
         assert codes(caught.value) == ["OP207"]
-        assert f"{former} publishes public.outbox too from the slot {slot}" in str(caught.value.findings[0])
+        assert f"{former} also publishes public.outbox from the slot {slot}" in str(caught.value.findings[0])
     assert deployed.client.find_config(renamed.name) is None
     with deployed.connect() as connection:
         assert one(connection, "select count(*) from pg_replication_slots where slot_name = %s", database.slot) == 0
@@ -91,7 +91,7 @@ def test_who_loses_the_race_of_two_deployments_leaves_the_winner_alone(
         create_stopped(client, config)
 
     monkeypatch.setattr(ConnectClient, "create_stopped", create_twice)
-    with pytest.raises(ConnectError, match="another process made the connector"):
+    with pytest.raises(ConnectError, match="another process created the connector"):
         pipeline.deploy()
     assert pipeline.client.find_config(pipeline.name) is not None
 
@@ -250,7 +250,7 @@ def test_a_refusal_leaves_no_connector_even_where_nothing_shall_be_undone(pipeli
 
 def test_a_dry_run_refuses_what_is_certain_to_be_refused(pipeline: Pipeline) -> None:
     pipeline.write(1)
-    with pytest.raises(UnpublishedEventsError, match="the table holds 1 event already"):
+    with pytest.raises(UnpublishedEventsError, match="the table already contains 1 event"):
         pipeline.deploy(dry_run=True)
     assert pipeline.client.find_config(pipeline.name) is None
 

@@ -138,8 +138,8 @@ def test_check_names_what_it_checked_and_what_it_did_not(dsn: str, spec: Path) -
     done = run_command("init", str(spec), "--check", "--dsn", dsn)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
-        "as init makes them: outbox public.outbox, publication drift_outbox\n"
-        "roles are checked only if they are named: --writer-role ROLE --connector-role connector --migrator-role ROLE "
+        "as init creates them: outbox public.outbox, publication drift_outbox\nroles are checked only if "
+        "they are given: --writer-role ROLE --connector-role connector --migrator-role ROLE "
         "--pruner-role ROLE\n"
     )
 

@@ -138,7 +138,7 @@ def test_a_users_test_asks_which_events_were_written(dsn: str, outbox_events: Ou
     assert assert_event(outbox_events, "OrderPaid", payload={"total": 7}).aggregate_id == "42"
     assert assert_event(outbox_events, "OrderPlaced", payload={"total": 10}, count=2).sequence is not None
     for wrong in ({"payload": {"total": 11}}, {"aggregate_id": "1"}, {"count": 1}, {"aggregate_type": "cart"}):
-        with pytest.raises(AssertionError, match="there was:\n  OrderPlaced order/42"):
+        with pytest.raises(AssertionError, match="found:\n  OrderPlaced order/42"):
             assert_event(outbox_events, "OrderPlaced", **wrong)
     with pytest.raises(AssertionError, match="0 events instead of 1 with type='OrderSent'"):
         assert_event([], "OrderSent")
@@ -157,5 +157,5 @@ def test_an_inbox_elsewhere_than_where_the_connection_leads_is_refused(tmp_path:
     with closing(sqlite3.connect(tmp_path / "shipping.db")) as connection:
         database = EffectsDatabase(connect=lambda: connection, inbox=InboxTable())
         consumer = Consumer(name="s", contract=contract, kafka="nowhere:1", database=database)
-        with pytest.raises(ConfigError, match="the inbox is on postgresql, and the consumer's connection leads to sql"):
+        with pytest.raises(ConfigError, match="the inbox is on postgresql, but the consumer's connection leads to sql"):
             consumer._know(connection)

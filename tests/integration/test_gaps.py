@@ -75,10 +75,10 @@ def test_a_gap_that_lasts_is_told_once(fed_service: Service, caplog: pytest.LogC
         fed_service.running(fed_service.consumer(limits=replace(QUICK_LIMITS, gap_alarm_seconds=0.1))),
         caplog.at_level(logging.WARNING),
     ):
-        eventually(lambda: "events wait for one that is missing" in caplog.text, "the alarm")
+        eventually(lambda: "events wait for a missing one" in caplog.text, "the alarm")
         fed_service.send(make_event(1, "other"))
         fed_service.wait_for_effects(("other", 1))
-    assert caplog.text.count("events wait for one that is missing") == 1
+    assert caplog.text.count("events wait for a missing one") == 1
 
 
 def test_another_incarnation_of_the_source_neither_waits_nor_conflicts(fed_service: Service) -> None:

@@ -108,8 +108,8 @@ def test_a_connection_of_the_handlers_own_is_found_before_the_commit(dsn: str) -
             own.execute("insert into history values (%s, %s, 0)", (event.aggregate_id, event.sequence))
 
     found = problem(handler, dsn)
-    assert "are visible before the commit: 1 are too many: ('a', 1, 0)" in found
-    assert "Write through the connection that the handler is given" in found
+    assert "are visible before the commit: 1 are surplus: ('a', 1, 0)" in found
+    assert "Write only through the connection that the handler gets" in found
 
 
 def test_an_error_that_the_handler_swallows_is_found_though_none_occurs_by_itself(dsn: str) -> None:
@@ -181,7 +181,7 @@ def test_what_relies_on_the_order_across_aggregates_is_found(dsn: str) -> None:
 
     found = problem(handler, dsn)
     assert "the last aggregate first: the effects differ" in found
-    assert "Only the events of one aggregate come in order" in found
+    assert "Events are in order only within one aggregate" in found
 
 
 def test_what_raises_until_the_other_aggregate_is_there_is_right(dsn: str) -> None:

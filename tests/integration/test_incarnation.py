@@ -40,7 +40,7 @@ def lose(pipeline: Pipeline, count: int) -> None:
 def test_that_no_offset_is_compared_is_shown(pipeline: Pipeline, spec: Path) -> None:
     pipeline.write(1)
     begun = begin(pipeline, spec, f"{pipeline.name}.1")
-    assert "Connect's offset is not compared with the slot: --connect-url is not given" in begun.stderr
+    assert "Connect's offset is not compared with the slot: --connect-url is missing" in begun.stderr
 
 
 def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(service: Service, spec: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_publication_that_is_there_gets_the_table(outbox_stack: Stack, spec: P
         "alsoPublishes": ["public.invoices"],
     }
     check = run_command("init", str(spec), "--check", "--dsn", dsn)
-    assert (check.returncode, "note DB409: the publication also publishes public.invoices." in check.stdout) == (
+    assert (check.returncode, "note DB409: the publication also contains public.invoices." in check.stdout) == (
         0,
         True,
     )
@@ -136,7 +136,10 @@ def test_a_second_outbox_is_put_into_a_publication_only_if_that_is_meant(outbox_
     made = objects(dsn)
     refused = run_command("init", str(slip), "--dsn", dsn)
     assert (refused.returncode, objects(dsn)) == (1, made)
-    assert "is of another outbox, public.outbox, and public.outbux is not in it; nothing was changed" in refused.stderr
+    assert (
+        "belongs to another outbox, public.outbox, and does not contain public.outbux; nothing was changed"
+        in refused.stderr
+    )
     assert "outbox.table" in refused.stderr
     meant = run_command("init", str(slip), "--shared-publication", "--dsn", dsn)
     assert meant.returncode == 0, meant.stderr
@@ -147,7 +150,7 @@ def test_a_second_outbox_is_put_into_a_publication_only_if_that_is_meant(outbox_
         assert f"publication orders_outbox: in place; it also publishes public.{other}\n" in again.stderr
         check = run_command("init", str(path), "--check", "--dsn", dsn)
         assert (check.returncode, check.stdout.count("DB")) == (3, 1)
-        assert f"warning DB408: the publication also publishes public.{other}:" in check.stdout
+        assert f"warning DB408: the publication also contains public.{other};" in check.stdout
 
 
 def test_tables_of_a_newer_release_are_not_touched(outbox_stack: Stack, spec: Path) -> None:
@@ -167,7 +170,7 @@ def test_a_table_that_somebody_else_made_is_not_taken_for_ours(outbox_stack: Sta
         connection.execute("create table outbox_heads (a int)")
     done = run_command("init", str(spec), "--dsn", dsn)
     assert done.returncode == 1
-    assert "public.outbox_heads exists already, and cdc-outbox did not make it" in done.stderr
+    assert "public.outbox_heads already exists, but cdc-outbox did not create it" in done.stderr
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select to_regclass('outbox') is null and to_regclass('cdc_outbox_version') is null")
 
@@ -206,7 +209,7 @@ def test_another_database_than_the_specs_is_refused(outbox_stack: Stack, tmp_pat
     for way in ([], ["--check"], ["--new-incarnation", "--from-source", "orders.1"]):
         done = run_command("init", str(spec), *way, "--dsn", dsn)
         assert done.returncode == 2
-        assert "the DSN leads to the database 'init_elsewhere', and the spec speaks of 'orders'" in done.stderr
+        assert "the DSN leads to the database 'init_elsewhere', but the spec names 'orders'" in done.stderr
     with psycopg.connect(dsn) as connection:
         assert one(connection, "select to_regclass('outbox') is null")
 

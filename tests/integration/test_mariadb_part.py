@@ -182,7 +182,7 @@ def test_it_comes_up_in_a_deep_folder_and_leaves_nothing(server_folder: Path) ->
         opened = [Path(file.path) for file in process.open_files()]
         assert opened
         assert all(outside in path.parents for path in opened), opened
-        with pytest.raises(StackError, match="the stack has a MariaDB server"):
+        with pytest.raises(StackError, match="the stack already has a MariaDB server"):
             stack.add_mariadb()
     assert list(root.iterdir()) == []
     assert not process.is_running()

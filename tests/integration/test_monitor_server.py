@@ -83,7 +83,7 @@ def test_health_is_200_while_it_goes_on_and_503_once_it_is_stuck(server: Monitor
     consumer.running(seconds_without_commit=31)
     stuck = ask(server, "/health?verbose")
     assert (stuck.status_code, stuck.json()["status"]) == (503, "stuck")
-    assert stuck.json()["reasons"] == ["messages are at hand, and nothing was committed for 31 s"]
+    assert stuck.json()["reasons"] == ["messages are available, but nothing was committed for 31 s"]
     consumer.said = replace(consumer.said, waiting_since=None, dead_events=1)
     assert (ask(server, "/health").status_code, ask(server, "/health").json()["status"]) == (200, "degraded")
 
@@ -103,13 +103,13 @@ def test_metrics_are_what_was_told_in_the_format_that_was_asked_for(
 
 def test_what_is_not_there_says_what_is(server: MonitorServer) -> None:
     missing = ask(server, "/")
-    assert (missing.status_code, missing.text) == (404, "there is /health and /metrics\n")
+    assert (missing.status_code, missing.text) == (404, "only /health and /metrics exist\n")
 
 
 def test_without_metrics_there_is_only_health(consumer: Told) -> None:
     with MonitorServer(consumer) as alone:
         assert ask(alone, "/health").status_code == 200
-        assert ask(alone, "/metrics").text.startswith("there is /health, and /metrics where the consumer has ")
+        assert ask(alone, "/metrics").text.startswith("only /health exists, and /metrics if the consumer has ")
 
 
 def test_it_may_be_asked_for_the_head_alone_and_for_nothing_that_changes(server: MonitorServer) -> None:
@@ -171,10 +171,10 @@ def test_a_client_that_hangs_up_leaves_no_traceback(
 def test_an_address_that_is_taken_is_named(server: MonitorServer, consumer: Told) -> None:
     for host, port, reason in (
         ("127.0.0.1", server.port, "Address already in use"),
-        ("127.0.0.1", 99_999, "there is no such port"),
+        ("127.0.0.1", 99_999, "invalid port"),
         ("203.0.113.1", 0, "Cannot assign requested address"),
     ):
-        with pytest.raises(ConfigError, match=rf"{host}:{port} cannot be listened on: {reason}"):
+        with pytest.raises(ConfigError, match=rf"cannot listen on {host}:{port}: {reason}"):
             MonitorServer(consumer, host=host, port=port)
 
 

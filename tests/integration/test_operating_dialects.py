@@ -107,7 +107,7 @@ def test_events_are_tried_again_and_given_up(place: Place, ids: list[str]) -> No
         "select state, forced, attempts, retry_at is not null from inbox_parked where parked_id = 1"
     ) == [("waiting", 0, 0, 1)]
     skipped, told = run("parked", "skip", "1", "--note=cancelled by hand", "--output=json")
-    assert told.endswith("of order/a, order/a stands at 2 now")
+    assert told.endswith("of order/a, order/a is at 2 now")
     [event] = json.loads(skipped)["events"]
     assert (event["parked_id"], event["event_id"], event["isHole"]) == (1, ids[0], True)
     assert watermarks(place) == [(2, 1), (1, 1)]
@@ -163,18 +163,18 @@ def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
             f"where consumer = '{CONSUMER}'"
         )
     purge = ["purge-inbox", "--horizon=30d", "--accept-shorter-horizon"]
-    assert "forgotten  nothing: no ids were made before" in run_here(*purge).stdout  # all of them were claimed today
+    assert "deleted    nothing: no ids were made before" in run_here(*purge).stdout  # all of them were claimed today
     long_ago = (NOW - timedelta(days=40)).strftime("%Y-%m-%dT%H:%M:%S.000")
     place.query(f"update inbox set claimed_at = '{long_ago}'")  # noqa: S608
     dry = run_here(*purge, "--dry-run", "--output=json")
-    assert "would go   24 ids and 0 starts: ids made before" in dry.stderr
+    assert "to delete  24 ids and 0 starts: ids made before" in dry.stderr
     document = json.loads(dry.stdout)
     assert (document["kind"], document["isDryRun"]) == ("InboxPurge", True)
     assert (document["ids"], document["starts"], document["partitions"]) == (24, 0, [])
     assert datetime.fromisoformat(document["madeBefore"]) < NOW - timedelta(days=29)
     assert place.query("select count(*) from inbox") == [(39,)]
     done = run_here(*purge)
-    assert "forgotten  24 ids and 0 starts: ids made before" in done.stdout, done.stderr
+    assert "deleted    24 ids and 0 starts: ids made before" in done.stdout, done.stderr
     left = place.query("select distinct event_id from inbox")
     assert sorted(event_id for (event_id,) in left) == sorted(young)
     assert len(place.query("select * from inbox_purges")) == 3  # one for each consumer that forgot something
@@ -183,7 +183,7 @@ def test_old_ids_are_forgotten_page_by_page_and_young_ones_are_not(
         assert purged_before is not None
         assert timedelta(days=30) <= NOW - purged_before < timedelta(days=38)
         assert inbox.claim(*young, *old) == set(old)
-    assert run_here(*purge).stdout.startswith("forgotten  nothing: ")
+    assert run_here(*purge).stdout.startswith("deleted    nothing: ")
 
 
 @pytest.fixture
@@ -208,10 +208,10 @@ def test_a_reset_forgets_one_aggregate_or_all_of_them(place: Place, topic: str) 
     unknown = run_here(*reset, "--all", "--consumer=nobody")
     assert (unknown.returncode, "there are: shipping" in unknown.stderr) == (2, True)
     gone = run(*reset, "--all", code=1)[1]
-    assert "no topic has 1 parked event any more" in gone
+    assert "no topic still has 1 parked event" in gone
     place.query("delete from inbox_parked")
     said = run(*reset, "--aggregate=order/a", "--dry-run")[0]
-    assert said.startswith("would be forgotten: 0 claims, 1 watermark, 0 parked events, 0 holes\n")
+    assert said.startswith("would be deleted: 0 claims, 1 watermark, 0 parked events, 0 holes\n")
     document = json.loads(run(*reset, "--aggregate=order/a", "--output=json", code=2)[0])
     assert (document["kind"], document["isDryRun"], document["aggregates"]) == ("Reset", True, 1)
     run(*reset, "--aggregate=order/a", "--run-effects-again")
@@ -248,4 +248,4 @@ def test_where_there_is_no_inbox_that_is_said_with_what_makes_one(
         assert done.returncode == 1
         said = " ".join(done.stderr.split())
         assert f"in the database {bare.database}" in said
-        assert "`cdc-outbox init --inbox` makes it there" in said
+        assert "Create it there with `cdc-outbox init --inbox`" in said

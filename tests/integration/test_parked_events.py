@@ -85,7 +85,7 @@ def test_a_conflict_is_applied_in_spite_of_it_only_where_that_is_said(service: B
     assert service.deliver(first, second) == [APPLIED, PARKED]
     parked_id = service.parked_id_of(1)
     for forced in (None, Reason.EXPIRED):
-        with pytest.raises(InboxError, match=f"{parked_id} is not tried again: it is parked as conflict") as caught:
+        with pytest.raises(InboxError, match=f"{parked_id} cannot be retried: it is parked as conflict") as caught:
             retry(service, parked_id, forced=forced)
         assert "--force conflict" in caught.value.hint
     assert service.retry_parked() == []
@@ -187,7 +187,9 @@ def test_what_waits_behind_an_unreadable_message_goes_on_when_that_is_read_or_sk
         [row] = Park(inbox).get([parked_id])
     assert (row.aggregate.aggregate_type, row.aggregate.aggregate_id) == (aggregate_type, "1")
     if is_numbered:
-        with pytest.raises(InboxError, match=f"and one that is unreadable is parked at {parked_id} before it"):
+        with pytest.raises(
+            InboxError, match=rf"an event without a number \(unreadable\), parked as {parked_id}, comes first"
+        ):
             skip(service, behind)
     if decision == "skip":
         skip(service, parked_id)
@@ -237,13 +239,13 @@ def test_several_are_skipped_in_their_order_whatever_order_they_are_named_in(ser
 def test_an_event_that_is_not_the_next_one_is_not_skipped(service: BrokerlessService) -> None:
     service.broken = {"1"}
     service.deliver(make_event(1), make_event(3), make_event(5, "2"))
-    with pytest.raises(InboxError, match=r"order/1 #3, and #1 is parked at \d+ before it") as caught:
+    with pytest.raises(InboxError, match=r"order/1 #3, but #1, parked as \d+, comes first") as caught:
         skip(service, service.parked_id_of(3))
     assert "earlier ones first" in caught.value.hint
-    with pytest.raises(InboxError, match="order/1 #3, and #2 did not come yet") as caught:
+    with pytest.raises(InboxError, match="order/1 #3, but #2 has not arrived") as caught:
         skip(service, service.parked_id_of(1), service.parked_id_of(3))
     assert (service.watermark(), service.parked_behind()) == (0, 2), "all or none"
-    with pytest.raises(InboxError, match="order/2 #5, and #1 did not come yet") as caught:
+    with pytest.raises(InboxError, match="order/2 #5, but #1 has not arrived") as caught:
         skip(service, service.parked_id_of(5))
     assert f"baseline --aggregate order/2 --source {SOURCE}" in caught.value.hint
     assert (len(service.parked()), service.holes()) == (3, [])
@@ -258,7 +260,7 @@ def test_where_numbers_have_gaps_or_there_are_none_a_skip_lets_go_on_what_came_n
     assert service.deliver(*events) == [PARKED] * 3
     first, second, _ = service.parked_by_id()
     if kind == "price":
-        with pytest.raises(InboxError, match=f"#4 is parked at {first} before it"):
+        with pytest.raises(InboxError, match=f"#4, parked as {first}, comes first"):
             skip(service, second)
     service.broken = set()
     skip(service, first)
@@ -353,7 +355,7 @@ def test_an_operator_does_not_wait_for_ever(service: BrokerlessService, monkeypa
         monkeypatch.setattr(inbox, "ask", impatient)
         with pytest.raises(TransactionConflictError) as caught:
             Park(inbox).retry(ParkFilter(parked_ids=(service.parked_id_of(2),)))
-        assert "at work on the same aggregate" in caught.value.hint
+        assert "processing the same aggregate" in caught.value.hint
 
 
 def test_an_event_that_was_taken_for_a_killer_begins_anew(service: BrokerlessService) -> None:

@@ -123,7 +123,7 @@ def test_a_time_whose_events_came_before_its_partition_is_named_and_nothing_is_m
     done = run_command("partitions", str(spec), "--ahead", "2", "--dsn", daily.dsn)
     assert done.returncode == 1
     name = names(today, 1)[0]
-    assert f"public.{name}: not created: public.outbox_rest holds 2 events of its time already" in done.stderr
+    assert f"public.{name}: not created: public.outbox_rest already holds 2 events of its time" in done.stderr
     assert done.stdout.splitlines() == [f"public.{name}" for name in names(today, 3)[1:]]
     again = run_command("partitions", str(spec), "--ahead", "3", "--dsn", daily.dsn, "--output=json")
     document = json.loads(again.stdout)
@@ -142,7 +142,7 @@ def test_a_table_of_a_partitions_name_is_not_taken_for_it(daily: Pipeline, spec:
         connection.execute(f"create table {name} (a int)".encode())
     done = run_command("partitions", str(spec), "--ahead", "0", "--dsn", daily.dsn)
     assert done.returncode == 1
-    assert "a table of its name is there, and is no partition" in done.stderr
+    assert "a table with its name exists, but is not a partition" in done.stderr
 
 
 def test_partitions_are_made_beside_live_writers(daily: Pipeline, spec: Path) -> None:
@@ -177,9 +177,9 @@ def test_a_table_that_is_not_partitioned_is_not_taken_for_one_that_is(pipeline: 
     path.write_text(Pipeline.text(pipeline.name, DAILY))
     done = run_command("init", str(path), "--dsn", pipeline.dsn)
     assert done.returncode == 1
-    assert "public.outbox is not partitioned, and the spec says otherwise" in done.stderr
+    assert "public.outbox is not partitioned; the spec says otherwise" in done.stderr
     check = run_command("init", str(path), "--check", "--dsn", pipeline.dsn)
-    assert "DB351: the table is not partitioned, the spec says partitioned by day." in check.stdout
+    assert "DB351: the table is not partitioned; according to the spec it must be partitioned by day." in check.stdout
     path.write_text(Pipeline.text(pipeline.name))
     assert "has no outbox.partitions" in run_command("partitions", str(path), "--dsn", pipeline.dsn).stderr
 
@@ -192,9 +192,9 @@ def test_drift_of_a_partitioned_table_is_found(daily: Pipeline, spec: Path) -> N
         )
     done = run_command("init", str(spec), "--check", "--dsn", daily.dsn)
     assert done.returncode == 3
-    assert "DB352: there is no default partition" in done.stdout
-    assert f"DB353: there is no {names(datetime.now(UTC), 2)[1]}: events of that time" in done.stdout
-    assert "DB402: the publication does not cover public.outbox, which is partitioned." in done.stdout
+    assert "DB352: the default partition is missing" in done.stdout
+    assert f"DB353: the partition {names(datetime.now(UTC), 2)[1]} does not exist: events of that time" in done.stdout
+    assert "DB402: the publication does not contain public.outbox, which is partitioned." in done.stdout
     assert "publish_via_partition_root = true" in done.stdout
 
 

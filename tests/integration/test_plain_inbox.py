@@ -96,7 +96,7 @@ def test_what_was_rolled_back_comes_again(dsn: str, inbox: Inbox, sequence: int 
     ("event", "error", "says"),
     [
         (make_event(3), SequenceGapError, "cannot be applied before #2"),
-        (make_event(1), SequenceConflictError, "the aggregate stands at 1"),
+        (make_event(1), SequenceConflictError, "the aggregate is at 1"),
     ],
 )
 def test_what_may_not_be_applied_raises_and_leaves_no_claim(

@@ -47,12 +47,12 @@ def test_a_restored_storage_snapshot_is_found_by_everybody_until_it_is_accepted(
     for command in SEEN_BY:
         done = own.run(command)
         assert done.returncode == 1, command
-        assert "went back to heartbeat" in done.stdout, command
+        assert "was restored to heartbeat" in done.stdout, command
     assert "OP401" in own.run("status").stdout
     refused = own.run("deploy-connector")
     assert (refused.returncode, "OP401" in refused.stderr + refused.stdout) == (1, True)
     pruned = own.run("prune", "--keep=0s", "--wait=0s")
-    assert (pruned.returncode, "went back" in pruned.stderr) == (1, True), pruned.stderr
+    assert (pruned.returncode, "was restored to" in pruned.stderr) == (1, True), pruned.stderr
     assert "OP401" in own.watch()
     pass_over(own)
     left = own.run("recover", "--yes", "--stable-for=0s")
@@ -99,7 +99,7 @@ def test_what_the_slot_holds_is_published_only_if_it_stands_before_a_heartbeat_t
         connection.execute("select pg_switch_wal()")  # beyond Connect's offset
     own.write_heartbeats()
     asked = own.run("recover")
-    assert (asked.returncode, "where its slot stands" in asked.stderr) == (1, not confirms), asked.stderr
+    assert (asked.returncode, "the position of its slot" in asked.stderr) == (1, not confirms), asked.stderr
     done = own.run("recover", "--yes", "--stable-for=0s")
     assert (done.returncode, "only the rows of the table" in done.stderr) == (1, confirms), done.stderr
     if confirms:

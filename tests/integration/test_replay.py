@@ -124,7 +124,7 @@ def test_each_option_selects(service: Service) -> None:
     assert sum(replay(service, dry_run=True, **chosen, first_offset=1, last_offset=99).values()) == len(ours) - 1
     with pytest.raises(ConfigError, match="is none of"):
         replay(service, topic="another")
-    with pytest.raises(ConfigError, match="of which topic"):
+    with pytest.raises(ConfigError, match="a partition needs a topic"):
         replay(service, partition=0)
 
 
@@ -293,7 +293,7 @@ def test_the_command_says_what_became_of_the_messages(service: Service, env: dic
     assert "is not PARTITION:FIRST-LAST" in done.stderr
     done = run_command("replay", "service:consumer", "--topic", service.pipeline.topic, "--offsets", "99:0-1", env=env)
     assert done.returncode == 2
-    assert f"{service.pipeline.topic} has no partition 99: there are " in done.stderr
+    assert f"{service.pipeline.topic} has no partition 99: it has " in done.stderr
     done = run_command("replay", "service:consumer", "--from", "2026-03-01", "--to", "2026-02-01", env=env)
     assert done.returncode == 2
     assert len(service.effects()) == 3
@@ -310,7 +310,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
     service.consume_and_commit(5)
     done = run_command(*RESET, "--consumer", service.name, env=env)
     assert done.returncode == 2
-    assert done.stdout == "would be forgotten: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
+    assert done.stdout == "would be deleted: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
     assert "--run-effects-again" in done.stderr
     dry = run_command(*RESET, "--consumer", service.name, "--dry-run", env=env)
     assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
@@ -321,7 +321,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
 
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 0
-    assert done.stdout == "forgotten: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
+    assert done.stdout == "deleted: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
     assert replay(service) == {Fate.DUPLICATE: 2, Fate.APPLIED: 3}
     assert service.effects()[5:] == effects_of(3)
     assert replay(service) == {Fate.DUPLICATE: 5}
@@ -337,7 +337,7 @@ def test_a_reset_of_everything_forgets_what_is_parked_too_for_it_comes_again(
     another = Service(service.pipeline)
     assert replay(another) == {Fate.PARKED: 2, Fate.APPLIED: 2}
     done = run_command("reset", "orders.yaml", "--consumer", service.name, "--all", "--run-effects-again", env=env)
-    assert done.stdout == "forgotten: 2 claims, 2 watermarks, 2 parked events, 0 holes\n"
+    assert done.stdout == "deleted: 2 claims, 2 watermarks, 2 parked events, 0 holes\n"
     assert replay(another) == {Fate.WAITING: 2, Fate.DUPLICATE: 2}
     assert missing.sequence == 1
     assert replay(service) == {Fate.PARKED: 2, Fate.APPLIED: 2}
@@ -350,7 +350,7 @@ def test_what_the_topic_holds_no_more_stays_applied_and_the_rest_follows_it(
     service.consume_and_commit(5)
     service.pipeline.delete_first_messages(3)
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
-    assert "kept where the topic begins, for what came before is gone from it: 1 watermark" in done.stdout
+    assert "kept at the beginning of the topic, because earlier events are no longer in it: 1 watermark" in done.stdout
     assert service.watermark() == 3
     assert replay(service) == {Fate.APPLIED: 2}
     assert service.effects()[5:] == effects_of(2, start=4)
@@ -362,7 +362,7 @@ def test_a_reset_refuses_while_the_consumer_runs(service: Service, env: dict[str
         eventually(service.effects, "an effect")
         done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 1
-    assert f"error: the group {service.name} has 1 member, nothing was forgotten" in done.stderr
+    assert f"error: the group {service.name} has 1 member; nothing was deleted" in done.stderr
     assert service.watermark() == 1
 
 
@@ -373,5 +373,5 @@ def test_a_reset_refuses_to_lose_what_only_the_park_holds(service: Service, env:
     service.pipeline.delete_first_messages(1)
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 1
-    assert "error: no topic has 1 parked event any more" in done.stderr
+    assert "error: no topic still has 1 parked event" in done.stderr
     assert len(service.parked()) == 2

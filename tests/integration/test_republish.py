@@ -80,7 +80,7 @@ def test_a_republish_that_was_interrupted_leaves_nothing_that_looks_finished(
     full: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt_republishing(full, monkeypatch)
-    assert "undo: offsets reset, because not every row was published" in full.reports
+    assert "undo: offsets reset, because some rows were not published" in full.reports
     eventually(lambda: full.client.find_status(full.name).state == "STOPPED", "it to be stopped")
     assert owes_rows(full.client.find_config(full.name) or {})
     assert_refused_until_republished(full)
@@ -140,7 +140,7 @@ def test_rows_that_consumers_have_forgotten_are_not_published_again(outbox_stack
     with pytest.raises(ConnectorInvalidError) as caught:
         pipeline.deploy(earlier=EarlierEvents.REPUBLISH)
     assert codes(caught.value) == ["DB519"]
-    assert "1 rows of types without numbers are older than 30 days" in str(caught.value.findings[0])
+    assert "1 rows of types without sequence numbers are older than 30 days" in str(caught.value.findings[0])
     with pipeline.connect() as connection:
         connection.execute("update outbox set created_at = created_at + interval '2 days' where sequence is null")
     pipeline.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)

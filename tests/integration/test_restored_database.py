@@ -265,7 +265,7 @@ def test_the_runbook_brings_a_consumer_back_whose_topic_lost_messages(
     with pytest.raises(OffsetOutOfRangeError, match="up to offset 3, and the topic begins at 5"):
         service.run_to_its_end()
     pipeline.send(*lost)  # published again
-    assert "forgotten: the offsets of 1 partition\n" in run_block(service, "cdc-outbox reset", env)
+    assert "deleted: the offsets of 1 partition\n" in run_block(service, "cdc-outbox reset", env)
     service.consume(7)
     assert service.effects() == effects_of(7)
     assert service.parked() == []
@@ -290,7 +290,7 @@ def test_a_topic_that_was_created_anew_is_read_from_its_beginning_once_that_is_a
     reset = ("reset", str(spec), "--consumer", service.name, "--offsets-only")
     document = json.loads(run_command(*reset, "--dry-run", "--output=json", env=env).stdout)
     assert (document["kind"], document["isDryRun"], document["offsets"]) == ("Reset", True, 1)
-    for option, answer in (("--dry-run", "would be forgotten"), ("--offsets-only", "forgotten")):
+    for option, answer in (("--dry-run", "would be deleted"), ("--offsets-only", "deleted")):
         with pytest.raises(TopicReplacedError):
             service.run_to_its_end()
         done = run_command(*reset, option, env=env)

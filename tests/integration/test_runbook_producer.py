@@ -117,20 +117,20 @@ def test_each_committed_event_is_published_or_named(
             found = own.run(command).stdout
             assert ("OP401" in found, code in found) == (True, True), found
         conflicting = [*pipeline.write(early, "1"), *pipeline.write(early, "4")]
-        assert "the database went back to heartbeat" in runbook.run(look)
+        assert "the database was restored to heartbeat" in runbook.run(look)
         if forgotten:
             make_way(own)
         order = re.findall(r"(?m)^  \d+\. (cdc-outbox [^,\n]+)", runbook.run(publish))
         assert commands(order) == commands(stop.splitlines() + publish.splitlines() + accept.splitlines())
         new = [*pipeline.write(2, "1"), *pipeline.write(1, "3")]
-        assert "accepted: the database went back" in runbook.run(accept)
+        assert "accepted: the database was restored" in runbook.run(accept)
         own.beat()
         written = {event.id for event in (*kept, *lost, *conflicting, *new)}
         eventually(lambda: ids(own) == written, "every event")
         eventually(lambda: len(service.effects()) == 11 + early, "the effects of what is new")
         eventually(lambda: len(service.parked()) == early, "the conflict")
         found = runbook.run(prove)
-    assert "nothing is found: the heartbeats continue each other" in found
+    assert "nothing found: the heartbeats have no gap" in found
     assert "missing" not in found
     assert ("conflict: order/1" in found) == bool(early)
     named = re.findall(r"extra: (order/\d) \(\w+\.1\): (\d(?: to \d)?)", found)

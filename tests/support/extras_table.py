@@ -128,7 +128,7 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of("no stack named", "stack logs --name=none"),
     _of("no stack named", "stack restart --name=none"),
     _of("no stack named", "stack status --name=none"),
-    _of("there is no such variable", "stack up --env=NO_SUCH"),
+    _of("not set in the environment", "stack up --env=NO_SUCH"),
     _of(NO_CONNECT, "status", *CONNECT),
     _of(NO_DATABASE, "status orders", *CONNECT_UP, DSN),
     _of(TO_KAFKA, "status orders", *CONNECT_UP, *BROKERS),

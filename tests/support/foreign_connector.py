@@ -38,7 +38,7 @@ FOREIGN = {
 
 FOREIGN_SPEC = """\
 # Made by `cdc-outbox adopt` from orders.json.
-# It becomes the same configuration by meaning, but for what `adopt` told of.
+# It renders to an equivalent configuration, except for the findings of `adopt`.
 version: 1
 name: orders-connector
 topic_prefix: shop
@@ -70,7 +70,7 @@ outbox:
     source: null
     created_at: occurred_at
 
-aggregates:  # no configuration says how they are numbered: correct it
+aggregates:  # not in the configuration: check the sequence modes
   order:
     sequence: none
 

@@ -58,9 +58,9 @@ def test_a_teams_own_configuration_becomes_a_spec_with_its_names() -> None:
 
 def test_a_name_whose_case_did_not_count_has_a_comment() -> None:
     text = adopted_from(config_of({**FOREIGN, "table.include.list": "sales.Domain_Events"})).text
-    assert "  table: Domain_Events  # its case counts here" in text
+    assert "  table: Domain_Events  # case-sensitive here" in text
     text = adopted_from(config_of(changed(DatabaseKind.POSTGRESQL, {"table.include.list": r"public\.Outbox"}))).text
-    assert "its case counts" not in text
+    assert "case-sensitive" not in text
 
 
 def test_a_file_may_be_called_anything() -> None:

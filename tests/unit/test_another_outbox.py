@@ -28,7 +28,7 @@ from tests.support.specs import MINIMAL
 SLIP = f"{MINIMAL}outbox: {{table: outbux}}\n"
 SPEC = parse_spec(SLIP)
 RUNS = render(parse_spec(MINIMAL))
-MESSAGE = "the connector orders reads public.outbox, and the spec says public.outbux."
+MESSAGE = "the connector orders reads public.outbox, and the spec names public.outbux."
 NO_TABLE = replace(GOOD, table=None)
 
 

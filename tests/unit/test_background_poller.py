@@ -169,7 +169,7 @@ def test_a_handler_that_hangs_is_polled_for_no_more_and_the_next_handler_is(capl
         handler_at[0] = time.monotonic() + 3600
         eventually(lambda: client.polls > polls, "the poller to poll again")
     assert [record.message for record in caplog.records] == [
-        "a handler or a server takes too long, so the partitions are left to others"
+        "a handler or a server takes too long; the partitions are left to other members"
     ]
 
 

@@ -50,11 +50,11 @@ def test_what_a_connector_stored_lies_in_the_log() -> None:
     ("offset", "words"),
     [
         ({}, "has stored no offset"),
-        ({"lsn": 7}, "has stored no place in a binlog"),
+        ({"lsn": 7}, "has stored no binlog position"),
         ({"file": "binlog.000003", "pos": 4, "snapshot": "INITIAL"}, "is publishing the rows of the table"),
-        ({"file": "binlog.000001", "pos": 4}, "is at binlog.000001:4, and the server has no such file"),
-        ({"file": "binlog.000002", "pos": 501}, "is at binlog.000002:501, and that file ends at 500"),
-        ({"file": "binlog.000003", "pos": 901}, "is at binlog.000003:901, and that file ends at 900"),
+        ({"file": "binlog.000001", "pos": 4}, "is at binlog.000001:4, but the server has no such file"),
+        ({"file": "binlog.000002", "pos": 501}, "is at binlog.000002:501, but that file ends at 500"),
+        ({"file": "binlog.000003", "pos": 901}, "is at binlog.000003:901, but that file ends at 900"),
     ],
 )
 def test_an_offset_that_can_prove_nothing_is_refused(offset: dict[str, object], words: str) -> None:

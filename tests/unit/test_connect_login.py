@@ -65,13 +65,13 @@ def test_a_login_of_another_form_is_refused_and_not_quoted(login: str, tmp_path:
         run_command("status", env=url | {"CDC_OUTBOX_CONNECT_LOGIN": login}),
         run_command("status", "--connect-login-file", file, env=url),
     ):
-        assert (done.returncode, "a login to Connect is user:password" in done.stderr) == (2, True)
+        assert (done.returncode, "a Connect login must be user:password" in done.stderr) == (2, True)
         assert "hunter2" not in done.stderr
 
 
 def test_a_login_in_a_variable_does_not_go_over_http_to_another_machine() -> None:
     done = run_command("status", env=VARIABLE | {"CDC_OUTBOX_CONNECT_URL": "http://connect.prod:8083"})
-    assert (done.returncode, "a login must not go to connect.prod over http" in done.stderr) == (2, True)
+    assert (done.returncode, "a login must not be sent to connect.prod over http" in done.stderr) == (2, True)
     assert "hunter2" not in done.stderr
 
 

@@ -28,7 +28,11 @@ def slot(confirmed: int) -> SlotFacts:
 
 @pytest.mark.parametrize(
     ("target", "skips", "text"),
-    [(500, False, "as it would have"), (400, False, "come again"), (501, True, "never published (1 bytes of the log)")],
+    [
+        (500, False, "as without the change"),
+        (400, False, "published again"),
+        (501, True, "never published (1 bytes of the log)"),
+    ],
 )
 def test_a_place_of_postgresql_is_compared_with_slot_and_offset(target: int, skips: bool, text: str) -> None:  # noqa: FBT001 - a table of cases
     move = assess_set(standing(DatabaseKind.POSTGRESQL, {"lsn": 500}, slot(400)), {"lsn": target})
@@ -56,7 +60,7 @@ def test_a_connector_is_known_by_each_name_that_connect_takes(written: str, kind
 
 
 def test_an_offset_without_a_slot_is_refused() -> None:
-    with pytest.raises(ConnectorInvalidError, match="there is no slot"):
+    with pytest.raises(ConnectorInvalidError, match="the slot does not exist"):
         assess_set(standing(DatabaseKind.POSTGRESQL, {"lsn": 500}), {"lsn": 500})
 
 
@@ -92,12 +96,12 @@ def test_what_cannot_be_compared_counts_as_left_out() -> None:
 
 def test_a_reset_leaves_nothing_out_only_where_a_slot_stands() -> None:
     move = assess_reset(standing(DatabaseKind.POSTGRESQL, {"lsn": 500}, slot(400)))
-    assert (move.skips, "come again" in move.text) == (False, True)
+    assert (move.skips, "published again" in move.text) == (False, True)
     assert not assess_reset(standing(DatabaseKind.POSTGRESQL, None, slot(400))).skips
     assert assess_reset(standing(DatabaseKind.POSTGRESQL, {"lsn": 500})).skips
     assert assess_reset(standing(DatabaseKind.MARIADB, {"file": "bin.000002", "pos": 90})).skips
     rows = assess_reset(standing(DatabaseKind.POSTGRESQL, None, slot(400), **{"snapshot.mode": "initial"}))
-    assert "every row that the table holds comes again" in rows.text
+    assert "every row of the table is published again" in rows.text
 
 
 def test_a_slot_that_is_ahead_of_the_offset_hides_no_hole() -> None:

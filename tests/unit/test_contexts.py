@@ -68,7 +68,7 @@ def test_references_are_resolved_when_somebody_asks(folder: Path) -> None:
     assert databases.of("orders") == "dbname=orders"
     assert databases.of("billing") == "dbname=billing password='dbname=orders'"
     assert production.kafka_settings() == folder / "kafka.properties"
-    with pytest.raises(ConfigError, match="no DSN is known of the pipeline shipping") as caught:
+    with pytest.raises(ConfigError, match="the context has no DSN for the pipeline shipping") as caught:
         databases.of("shipping")
     assert "billing, orders" in caught.value.hint
 
@@ -78,10 +78,10 @@ def test_what_a_reference_leads_to_is_missed_only_by_who_asks_for_it(folder: Pat
     assert staging.cluster() == Cluster(urls=("http://connect.staging:8083",))
     databases = staging.databases()
     assert databases is not None
-    with pytest.raises(ConfigError, match="the variable DB_PASSWORD is not set"):
+    with pytest.raises(ConfigError, match="DB_PASSWORD, which the context staging needs, is not set"):
         databases.of("orders")
     (folder / "secrets" / "connect").unlink()
-    with pytest.raises(ConfigError, match="secrets/connect, which the context production wants, cannot be read"):
+    with pytest.raises(ConfigError, match="secrets/connect, which the context production needs, cannot be read"):
         context("production", folder).cluster()
 
 
@@ -89,44 +89,56 @@ def test_a_name_that_is_not_there_lists_what_is(folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no context 'prodution'") as caught:
         context("prodution", folder)
     assert caught.value.hint == "Did you mean 'production'? There are production, staging."
-    with pytest.raises(ConfigError, match="there is no file of contexts"):
+    with pytest.raises(ConfigError, match="no file of contexts was found"):
         read_contexts({}, folder / "secrets").find("production")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("default: staging", "default: nobody", ":2 default: there is no such context"),
+        ("default: staging", "default: nobody", ":2 default: no context has this name"),
         ("dsn: postgresql", "dns: postgresql", "contexts.staging.dns: unknown key. Did you mean"),
-        ('"${file:secrets/connect}"', SECRET, "contexts.production.connect.basic.password: a secret does not stand"),
-        ("${env:DB_PASSWORD}", SECRET, "contexts.staging.dsn: a password does not stand here"),
-        ("${env:ORDERS_DSN}'", f"{SECRET}'", "dsns.billing: a password does not stand here"),
-        ("basic: {user: deployer, ", "basic: {", "has a user and a password"),
-        ("basic:", f"bearer: {SECRET}\n      basic:", "has either basic or bearer"),
+        (
+            '"${file:secrets/connect}"',
+            SECRET,
+            "contexts.production.connect.basic.password: a secret must be a reference",
+        ),
+        ("${env:DB_PASSWORD}", SECRET, "contexts.staging.dsn: a password must be a reference"),
+        ("${env:ORDERS_DSN}'", f"{SECRET}'", "dsns.billing: a password must be a reference"),
+        ("basic: {user: deployer, ", "basic: {", "needs a user and a password"),
+        ("basic:", f"bearer: {SECRET}\n      basic:", "basic and bearer"),
         ("urls: [https://connect-1:8443, https://connect-2:8443/]", "urls: []", "must be a list of URLs"),
-        ("//connect-2", f"//me:{SECRET}@connect-2", "connect.urls: a password does not stand here"),
+        ("//connect-2", f"//me:{SECRET}@connect-2", "connect.urls: a password must be a reference"),
         (
             "http://connect.staging:8083",
             "'http://${env:HOST}:8083'",
-            "contexts.staging.connect.url: an address has no reference",
+            "contexts.staging.connect.url: an address must not contain a reference",
         ),
         (
             "http://connect.staging:8083",
             "'http://connect.staging:8083/${file:x}'",
-            "connect.url: an address has no reference in it",
+            "connect.url: an address must not contain a reference",
         ),
         (
             "https://connect-2:8443/",
             "'https://connect-2:8443/${env:TOKEN}'",
-            "connect.urls: an address has no reference in it",
+            "connect.urls: an address must not contain a reference",
         ),
-        ("kafka.staging:9092", "${env:TOKEN}.evil:9092", "kafka.bootstrap_servers: an address has no reference in it"),
-        ("{url: http://connect.staging:8083}", "{}", "has either url or urls"),
+        (
+            "kafka.staging:9092",
+            "${env:TOKEN}.evil:9092",
+            "kafka.bootstrap_servers: an address must not contain a reference",
+        ),
+        ("{url: http://connect.staging:8083}", "{}", "needs either url or urls"),
         ("{url: http://connect.staging:8083}", "[]", "contexts.staging.connect: must be a mapping"),
-        ("patience_seconds: 90", "proxy: 'http://${env:X}:1'", "connect.proxy: an address has no reference in it"),
-        ("patience_seconds: 90", "proxy: 'http://${env:X}@p:1'", "a URL has no login in it"),
+        (
+            "patience_seconds: 90",
+            "proxy: 'http://${env:X}:1'",
+            "connect.proxy: an address must not contain a reference",
+        ),
+        ("patience_seconds: 90", "proxy: 'http://${env:X}@p:1'", "a URL must not contain a login"),
         ("patience_seconds: 90", "patience_seconds: soon", "must be a number of seconds"),
-        ("version: 1", "version: 2", "only version 1 is known"),
+        ("version: 1", "version: 2", "only supported version"),
         ("contexts:", "context:", "contexts is missing"),
         ("version: 1", f"{{{SECRET}", "not YAML"),
         ("dsns: {orders: ", "dsns: {orders: 7, other: ", "must be text"),
@@ -259,7 +271,7 @@ def test_a_login_goes_over_http_only_where_the_context_allows_it(tmp_path: Path)
     file = tmp_path / "cdc-outbox.yaml"
     text = "contexts: {x: {connect: {url: 'http://connect:8083', bearer: '${env:TOKEN}'%s}}}"
     file.write_text(text % "")
-    with pytest.raises(ConfigError, match="a login must not go to connect over http"):
+    with pytest.raises(ConfigError, match="a login must not be sent to connect over http"):
         context("x", tmp_path, TOKEN=SECRET).cluster()
     file.write_text(text % ", allow_plaintext_login: true")
     cluster = context("x", tmp_path, TOKEN=SECRET).cluster()

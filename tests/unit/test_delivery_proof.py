@@ -35,7 +35,7 @@ def test_the_newest_mark_that_was_passed_counts() -> None:
     assert decide(watermarks, delivery(3)).held_back == ""
     verdict = decide(watermarks, delivery(2))
     assert verdict.checkpoint == mark(2)
-    assert verdict.held_back == "the slot orders_outbox is at 2, behind the checkpoint 3 of 2026-01-01 12:03:00+0000"
+    assert verdict.held_back == "the slot orders_outbox is at 2, before the checkpoint 3 of 2026-01-01 12:03:00+0000"
 
 
 def test_a_position_is_passed_when_it_is_reached_and_not_before() -> None:
@@ -53,7 +53,7 @@ def test_a_mark_of_another_reader_proves_nothing() -> None:
     # The slot may have been dropped and made again between the two, and then it starts behind every mark.
     verdict = decide([mark(1, reader="41"), mark(2, reader="")], delivery(9))
     assert verdict.checkpoint is None
-    assert "got another reader" in verdict.held_back
+    assert "has changed since the checkpoint" in verdict.held_back
     assert decide([mark(1, reader="41"), mark(2)], delivery(9)).checkpoint == mark(2)
     assert decide([mark(1, reader="41"), mark(2)], delivery(1)).checkpoint is None
 
@@ -83,8 +83,8 @@ def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
     ("slot", "words"),
     [
         (None, "does not exist"),
-        (replace(SLOT, plugin="test_decoding"), "is one of the plugin test_decoding"),
-        (replace(SLOT, plugin="", database=""), "is a physical one"),
+        (replace(SLOT, plugin="test_decoding"), "has the plugin test_decoding"),
+        (replace(SLOT, plugin="", database=""), "is a physical slot"),
         (replace(SLOT, database="shipping"), "belongs to the database 'shipping', not to 'orders'"),
         (replace(SLOT, wal_status="lost"), "is lost: WAL that it needs is gone"),
         (replace(SLOT, wal_status="lost", invalidation="idle_timeout"), "is lost (idle_timeout)"),

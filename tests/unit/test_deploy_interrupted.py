@@ -35,6 +35,6 @@ def test_ctrl_c_during_a_first_deployment_comes_after_its_plan_and_says_what_is_
         f"plan: create the connector with {len(render(SPEC))} options",
         "it is created",
         "undo: interrupted",
-        "undo: connector orders, made by this deployment, is deleted",
+        "undo: connector orders, created by this deployment, was deleted",
     ]
     client.delete.assert_called_once_with("orders")

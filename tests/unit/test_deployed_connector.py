@@ -62,7 +62,7 @@ def offset(**values: object) -> list[dict[str, Any]]:
 
 def test_a_connector_that_runs_on_another_servers_slot_is_not_up() -> None:
     """The DSN led to staging, the spec's host to production, and Debezium made itself a slot there."""
-    with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs") as caught:
+    with pytest.raises(ConnectorFailedError, match="to read its slot, although it runs") as caught:
         reader(Connect(UP), Server(0)).wait_until_reading(stable_seconds=0)
     assert "same server" in caught.value.hint
     reader(Connect(UP), Server(7)).wait_until_reading(stable_seconds=0)
@@ -81,7 +81,7 @@ def test_a_slot_that_is_read_anew_has_not_been_read_for_long(between: tuple[int,
 def test_who_read_the_slot_before_the_task_restarted_is_not_the_task() -> None:
     found = reader(Connect(UP), Server(7))
     found.expect_another_than(7)
-    with pytest.raises(ConnectorFailedError, match="to read its slot, though it runs"):
+    with pytest.raises(ConnectorFailedError, match="to read its slot, although it runs"):
         found.wait_until_reading(stable_seconds=0)
     stranger = found.find_stranger()
     assert stranger is not None

@@ -40,8 +40,8 @@ def jars() -> list[str]:
     ("extra", "missing", "message"),
     [
         ("", "", "another libs/HdrHistogram-2.2.2.jar than expected: its SHA-256 is"),
-        ("libs/a.jar", "", "others than expected: libs/a.jar"),
-        ("", "libs/activation-1.1.1.jar", "others than expected: libs/activation-1.1.1.jar"),
+        ("libs/a.jar", "", "other jars than expected: libs/a.jar"),
+        ("", "libs/activation-1.1.1.jar", "other jars than expected: libs/activation-1.1.1.jar"),
     ],
     ids=["another file", "one more", "one less"],
 )

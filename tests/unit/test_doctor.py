@@ -111,7 +111,7 @@ def test_what_deploy_connector_does_not_deploy_is_not_given_to_it() -> None:
         found = Doctor(spec, Systems(connect=client), timings=QUICK_TIMINGS).look()
         [absent] = [finding for finding in found if finding.code == "OP201"]
         client.close()
-    assert absent.remedy.startswith("`cdc-outbox render` prints the configuration")
+    assert absent.remedy.startswith("Print the configuration with `cdc-outbox render`")
 
 
 @pytest.mark.parametrize(("written", "code"), [(["outbox.event.customer"], "OP303"), ([], "OP301"), (None, "OP301")])
@@ -162,9 +162,9 @@ def test_a_connector_that_is_starting_is_not_to_be_resumed() -> None:
 @pytest.mark.parametrize(
     ("trace", "reason", "remedy"),
     [
-        ("java.net.UnknownHostException: db.x", "finds no host of the name db.x", "database.host"),
+        ("java.net.UnknownHostException: db.x", "cannot resolve the host name db.x", "database.host"),
         ("java.lang.Boom\n\tat nowhere", "java.lang.Boom", "worker's log"),
-        ("", "There is no trace.", "worker's log"),
+        ("", "Connect returned no stack trace.", "worker's log"),
     ],
 )
 def test_a_failure_is_told_with_its_reason_and_what_to_do(trace: str, reason: str, remedy: str) -> None:

@@ -239,7 +239,7 @@ def test_where_a_caller_executes_conflicts_are_ours_too() -> None:
 @pytest.mark.parametrize("dialect", Dialect)
 @pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf")])
 def test_a_bound_that_no_server_takes_is_refused(dialect: Dialect, seconds: float) -> None:
-    with pytest.raises(ConfigError, match="cannot be bound"):
+    with pytest.raises(ConfigError, match="cannot be limited"):
         session_settings(dialect, idle_seconds=seconds)
 
 

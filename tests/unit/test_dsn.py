@@ -44,7 +44,7 @@ def test_a_scheme_that_nobody_knows_is_refused_with_those_that_are() -> None:
 
 
 def test_a_dsn_of_another_kind_is_refused_before_anybody_connects() -> None:
-    sentence = "the DSN is one of MariaDB or MySQL, and PostgreSQL is wanted here"
+    sentence = "the DSN leads to MariaDB or MySQL, but PostgreSQL is required"
     with (
         pytest.raises(ConfigError, match=sentence),
         connected("mysql://a:b@nowhere.invalid/orders", DatabaseKind.POSTGRESQL),
@@ -52,7 +52,7 @@ def test_a_dsn_of_another_kind_is_refused_before_anybody_connects() -> None:
         pass
     for kind in (DatabaseKind.MARIADB, DatabaseKind.MYSQL):
         with (
-            pytest.raises(ConfigError, match="the DSN is one of PostgreSQL, and MariaDB or MySQL"),
+            pytest.raises(ConfigError, match="the DSN leads to PostgreSQL, but MariaDB or MySQL"),
             connected("host=nowhere.invalid", kind),
         ):
             pass

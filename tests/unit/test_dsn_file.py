@@ -7,7 +7,7 @@ import pytest
 from tests.support.commands import run_command
 from tests.support.specs import ORDERS
 
-OTHER_KIND = "the DSN is one of SQLite"
+OTHER_KIND = "the DSN leads to SQLite"
 
 
 @pytest.fixture

@@ -75,8 +75,8 @@ def test_a_database_with_one_writer_has_no_other_consumer() -> None:
 
 def test_rows_are_compared_in_any_order_and_as_often_as_they_are_there() -> None:
     assert difference([(1,), (2,)], [(2,), (1,)]) is None
-    assert difference([(1,)], [(1,), (1,)]) == "1 are too many: (1,)"
-    assert difference([{"a": 1}, 2], [3]) == "2 are missing: {'a': 1}, 2; 1 are too many: 3"
+    assert difference([(1,)], [(1,), (1,)]) == "1 are surplus: (1,)"
+    assert difference([{"a": 1}, 2], [3]) == "2 are missing: {'a': 1}, 2; 1 are surplus: 3"
     assert difference(range(5), []) == "5 are missing: 0, 1, 2, …"
 
 
@@ -86,7 +86,7 @@ def test_a_report_names_each_problem_with_its_remedy_and_the_worst_repetition_on
     report.raise_for_problems()
     assert str(report).splitlines() == [
         "the handlers of shipping are safe: 2 scenarios",
-        "note: mails happen again: 3 times more, for example in 'y'",
+        "note: mails happen again: 3 more times, for example in 'y'",
         "note: not tried: z, for a reason",
     ]
 

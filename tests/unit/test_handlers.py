@@ -42,9 +42,9 @@ def test_neighbours_of_a_batch_handler_are_one_call_and_all_others_are_calls_of_
 @pytest.mark.parametrize(
     ("types", "call", "reason"),
     [
-        (["A"], handler, "'A' has a handler already"),
+        (["A"], handler, "'A' already has a handler"),
         ([], handler, "at least one event type"),
-        (["B"], coroutine, "coroutine is a coroutine function, and would not be awaited"),
+        (["B"], coroutine, "coroutine is a coroutine function, which Consumer does not await"),
     ],
 )
 def test_what_cannot_be_registered_is_refused(types: list[str], call: Any, reason: str) -> None:
@@ -79,7 +79,7 @@ def test_whatever_takes_an_event_and_a_connection_is_a_handler(call: Any) -> Non
 def test_what_cannot_be_called_as_a_handler_is_refused_before_there_is_an_event(
     call: Any, *, takes_batch: bool
 ) -> None:
-    with pytest.raises(ConfigError, match=r"cannot be called with (an event|events) and a connection"):
+    with pytest.raises(ConfigError, match=r"must accept (an event|events) and a connection"):
         Handlers().add(["A"], call, takes_batch=takes_batch)
 
 

@@ -38,7 +38,7 @@ def test_the_first_message_after_a_quiet_night_is_no_alarm() -> None:
 def test_work_without_a_commit_is_stuck(committed_at: float | None) -> None:
     found = health(replace(RUNNING, waiting_since=NOW - 30, committed_at=committed_at))
     assert found == Health(
-        status=HealthStatus.STUCK, reasons=("messages are at hand, and nothing was committed for 30 s",)
+        status=HealthStatus.STUCK, reasons=("messages are available, but nothing was committed for 30 s",)
     )
 
 
@@ -52,7 +52,7 @@ def test_work_that_stopped_being_committed_is_stuck() -> None:
     "silent", [replace(RUNNING, polled_at=NOW - 30), replace(RUNNING, polled_at=None, started_at=NOW - 30)]
 )
 def test_who_does_not_ask_for_messages_is_stuck(silent: Progress) -> None:
-    assert health(silent).reasons == ("nothing was asked of the brokers for 30 s",)
+    assert health(silent).reasons == ("no request was sent to the brokers for 30 s",)
     assert health(silent).status is HealthStatus.STUCK
 
 
@@ -62,11 +62,17 @@ def test_who_has_just_started_is_well() -> None:
 
 def test_a_full_park_is_stuck_and_one_with_room_is_not() -> None:
     parked = replace(RUNNING, waiting_events=600, dead_events=400)
-    assert health(replace(parked, max_parked_events=1000)).reasons[0] == "the park is full: 1,000 of 1,000 events"
+    assert (
+        health(replace(parked, max_parked_events=1000)).reasons[0]
+        == "the parking limit is reached: 1,000 of 1,000 events"
+    )
     assert health(replace(parked, max_parked_events=1000)).status is HealthStatus.STUCK
     assert health(replace(parked, max_parked_events=1001)).status is HealthStatus.DEGRADED
     parked = replace(parked, parked_bytes=2000)
-    assert health(replace(parked, max_parked_bytes=2000)).reasons[0] == "the park is full: 2,000 of 2,000 bytes"
+    assert (
+        health(replace(parked, max_parked_bytes=2000)).reasons[0]
+        == "the parking limit is reached: 2,000 of 2,000 bytes"
+    )
     assert health(replace(parked, max_parked_bytes=2000)).status is HealthStatus.STUCK
     assert health(replace(parked, max_parked_bytes=2001)).status is HealthStatus.DEGRADED
     assert health(parked).status is HealthStatus.DEGRADED
@@ -75,7 +81,7 @@ def test_a_full_park_is_stuck_and_one_with_room_is_not() -> None:
 @pytest.mark.parametrize(
     ("progress", "reason"),
     [
-        (replace(RUNNING, outage="the database"), "it waits for the database"),
+        (replace(RUNNING, outage="the database"), "waiting for the database"),
         (replace(RUNNING, gap_seconds=61.4), "an event has been missing for 61 s"),
         (replace(RUNNING, dead_events=3), "3 parked events to retry or skip"),
         (replace(RUNNING, paused=(PausedPartition(topic="t", partition=2, reason="why"),)), "paused: t[2]: why"),
@@ -91,7 +97,7 @@ def test_events_that_wait_for_their_retry_are_nobodys_business() -> None:
 
 def test_the_worst_comes_first() -> None:
     both = replace(RUNNING, outage="the database", waiting_since=NOW - 99)
-    assert [reason[:12] for reason in health(both).reasons] == ["messages are", "it waits for"]
+    assert [reason[:12] for reason in health(both).reasons] == ["messages are", "waiting for "]
 
 
 def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:

@@ -71,8 +71,8 @@ def test_what_is_not_published_yet_shows_nothing_for_a_while(behind: int) -> Non
 def test_a_restored_database_shows_at_the_first_look_before_it_writes() -> None:
     [found] = chain(*OLD).breaks(stored(OLD[:14]))
     assert (found.kind, found.id) == (HeartbeatKind.WENT_BACK, "a14+")
-    assert "went back to heartbeat 14, though 18 of 2026-11-22 00:18:00+0000 is in the topic" in found.text
-    assert "committed between 2026-11-22 00:14:00+0000 and the restore need not be in it" in found.text
+    assert "restored to heartbeat 14, and the topic contains 18 of 2026-11-22 00:18:00+0000" in found.text
+    assert "committed between 2026-11-22 00:14:00+0000 and the restore may be missing" in found.text
 
 
 @pytest.mark.parametrize("is_published", [False, True])
@@ -82,7 +82,7 @@ def test_what_a_restore_took_lies_between_the_last_joint_heartbeat_and_the_first
     since = [replace(each, at=each.at + timedelta(hours=1)) for each in RESTORED[14:]]
     made = chain(*OLD, *(since if is_published else ()))
     [found] = made.breaks(stored([*OLD[:14], *since]))
-    assert "committed between 2026-11-22 00:14:00+0000 and 2026-11-22 01:15:00+0000 need not be in it" in found.text
+    assert "committed between 2026-11-22 00:14:00+0000 and 2026-11-22 01:15:00+0000 may be missing" in found.text
 
 
 @pytest.mark.parametrize("since", range(1, 10))
@@ -110,7 +110,7 @@ def test_the_topic_alone_shows_it_when_the_new_history_arrives() -> None:
 def test_events_that_the_log_passed_over_are_a_gap() -> None:
     [found] = chain(*OLD, *RESTORED[20:]).breaks(stored(RESTORED))
     assert (found.kind, found.id) == (HeartbeatKind.GAP, "b21")
-    assert "heartbeats 19 to 20 never came" in found.text
+    assert "heartbeats 19 to 20 did not arrive" in found.text
 
 
 @pytest.mark.parametrize("passed", [1, 2, 3, 4])
@@ -125,9 +125,9 @@ def test_a_database_without_the_state_begins_at_one_again() -> None:
     fresh = beats(3, branch="c")
     [nothing] = chain(*OLD).breaks(replace(stored([]), table="public.outbox_heartbeats"))
     assert (nothing.kind, nothing.id) == (HeartbeatKind.NONE, "a18+")
-    assert nothing.text == "the topic has 18 heartbeats, and public.outbox_heartbeats has none"
+    assert nothing.text == "the topic contains 18 heartbeats, and public.outbox_heartbeats contains none"
     [finding] = findings("heartbeats", [nothing], "orders")
-    assert (finding.code, "Look first whether the connector reads this" in finding.remedy) == ("OP401", True)
+    assert (finding.code, "First check whether the connector reads this" in finding.remedy) == ("OP401", True)
     assert kinds(chain(*OLD), stored(fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
     assert kinds(chain(*OLD, *fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
 
@@ -165,8 +165,8 @@ def test_a_topic_that_was_made_anew_or_whose_first_heartbeats_never_came_does_no
 ) -> None:
     made = chain(*OLD[number - 1 :])
     assert kinds(made) == [(HeartbeatKind.ANEW, f"a{number}")]
-    assert [each.text.partition(", and what")[0] for each in made.breaks()] == [
-        f"the topic begins with heartbeat {number}: either it was made anew, or {missing} never came"
+    assert [each.text.partition(", and earlier")[0] for each in made.breaks()] == [
+        f"the topic begins with heartbeat {number}: either it was created again, or {missing} did not arrive"
     ]
 
 

@@ -35,7 +35,7 @@ def test_a_topic_keeps_a_record_for_as_long_as_the_segment_that_it_lies_in() -> 
         (30, {}, ""),
         (14, {"a": 14 * DAY, "b": 14.1 * DAY}, "b up to 14.1 days"),
         (10_000, {"b": None}, "b for ever"),
-        (1, {f"t{number}": 2 * DAY for number in range(7)}, "t4 up to 2 days, and 2 topics more"),
+        (1, {f"t{number}": 2 * DAY for number in range(7)}, "t4 up to 2 days, and 2 more topics"),
     ],
 )
 def test_a_horizon_is_refused_that_a_topic_outlives(days: float, kept: dict[str, float | None], words: str) -> None:

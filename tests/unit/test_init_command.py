@@ -31,7 +31,7 @@ def test_a_renamed_pipeline_does_not_pass_for_the_former_one(database: Path) -> 
     spec.write_text(SPEC.format("shop"))
     done = run_command("init", spec, "--dsn", f"sqlite:///{database}")
     assert done.returncode == 1
-    assert "the table's source is orders.1, the spec says shop (DB333); nothing was changed" in done.stderr
+    assert "the source of the table is orders.1, and the spec sets shop (DB333); nothing was changed" in done.stderr
     assert "--new-incarnation --from-source orders.1" in done.stderr
     assert database.read_bytes() == before
 

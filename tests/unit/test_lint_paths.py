@@ -75,7 +75,7 @@ LOST: list[tuple[str, str, Changes, str]] = [
         "CC505",
         f"{_R}predicate",
         {f"{_PREDICATE}type": f"{_KAFKA}predicates.RecordIsTombstone", f"{_PREDICATE}pattern": None},
-        "goes to orders.public.outbox unrouted",
+        "goes unrouted to orders.public.outbox",
     ),
     (
         "CC505",
@@ -85,7 +85,7 @@ LOST: list[tuple[str, str, Changes, str]] = [
             f"{_PREDICATE}pattern": None,
             f"{_PREDICATE}name": "event",
         },
-        "goes to orders.public.outbox unrouted",
+        "goes unrouted to orders.public.outbox",
     ),
     ("CC505", f"{_PREDICATE}pattern", {"topic.prefix": "shop"}, "shop.public.outbox"),
     (
@@ -100,12 +100,12 @@ LOST: list[tuple[str, str, Changes, str]] = [
         "CC221",
         "transforms.more.type",
         behind(f"{_KAFKA}RegexRouter", regex=r"outbox\.event\.(.*)", replacement="a/$1"),
-        "that no broker takes",
+        "invalid topic name",
     ),
     ("CC406", "key.converter", behind(f"{_KAFKA}HoistField$Key", field="event"), "the key is a structure"),
-    ("CC221", "transforms.more.type", behind(f"{_KAFKA}SetSchemaMetadata$Value", schema_name="x"), "gets text"),
-    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="a:string"), "gets text"),
-    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="string"), "gets a structure"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}SetSchemaMetadata$Value", schema_name="x"), "receives text"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="a:string"), "receives text"),
+    ("CC221", "transforms.more.type", behind(f"{_KAFKA}Cast$Value", spec="string"), "receives a structure"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}ValueToKey", fields="id"), "'more'"),
     ("CC221", "transforms.more.type", before(f"{_KAFKA}ValueToKey", fields="aggregateid"), "no field aggregateid"),
     ("CC221", "transforms.more.type", behind(f"{_KAFKA}ExtractField$Key", field="id"), "'more'"),
@@ -177,7 +177,7 @@ LOST: list[tuple[str, str, Changes, str]] = [
         "CC504",
         "table.include.list",
         {"table.include.list": r"public\..*", f"{_PREDICATE}pattern": r"orders\.public\..*"},
-        "no outbox",
+        "not an outbox",
     ),
     (
         "CC503",
@@ -199,7 +199,7 @@ def test_a_row_that_is_lost_is_followed_to_where_it_goes(code: str, option: str,
 @pytest.mark.parametrize(
     ("option", "value", "remedy"),
     [
-        ("schema.exclude.list", "pub.*", "Remove from schema.exclude.list what matches it."),
+        ("schema.exclude.list", "pub.*", "Remove the matching pattern from schema.exclude.list."),
         ("table.include.list", r"app\..*", "Add it to table.include.list."),
     ],
 )

@@ -144,7 +144,7 @@ def test_where_events_arrived_there_is_no_error(changes: Changes) -> None:
 def test_a_predicate_with_blanks_is_offered_without_them() -> None:
     found = lint(config_of(changed(DatabaseKind.POSTGRESQL, {f"{_R}predicate": " isOutbox "})))
     assert [finding.remedy for finding in found if finding.code == "CC214"] == [
-        "Write isOutbox: Connect takes the blanks for a part of the name."
+        "Write isOutbox: Connect reads the spaces as a part of the name."
     ]
     assert TOPIC_NAMES in changed(DatabaseKind.POSTGRESQL, {}).values()
 

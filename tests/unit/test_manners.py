@@ -152,18 +152,21 @@ def test_what_takes_a_time_takes_a_time_or_a_duration_with_its_unit() -> None:
 
 
 ARGUMENTS = {
-    "SPEC": "The file that describes a pipeline.",
-    "[SPEC]": "The file that describes a pipeline.",
-    "SPEC...": "The files that describe pipelines; a folder stands for those in it.",
+    "SPEC": "The spec of a pipeline.",
+    "[SPEC]": "The spec of a pipeline.",
+    "SPEC...": "Specs of pipelines, and folders of them.",
     "NAME|SPEC": "A connector, by its name or by its spec.",
-    "NAME|PATTERN|SPEC...": "Connectors, by name, by a pattern such as 'orders-*', or by spec; a folder/ stands for "
-    "the specs in it.",
-    "[NAME|PATTERN|SPEC]...": "Connectors, by name, by a pattern such as 'orders-*', or by spec; a folder/ stands for "
-    "the specs in it. Without one, all that there are.",
-    "MODULE:ATTRIBUTE": "A Consumer or an AsyncConsumer; MODULE may lie in the current folder.",
-    "PARKED_ID": "The number that `parked list` shows.",
-    "PARKED_ID...": "The number that `parked list` shows.",
-    "[PARKED_ID]...": "The number that `parked list` shows.",
+    "NAME|PATTERN|SPEC...": (
+        "Connectors, by name, by pattern such as 'orders-*', or by spec; a folder/ selects the specs in it."
+    ),
+    "[NAME|PATTERN|SPEC]...": (
+        "Connectors, by name, by pattern such as 'orders-*', or by spec; a folder/ selects the specs in "
+        "it. Default: all connectors."
+    ),
+    "MODULE:ATTRIBUTE": "A Consumer or an AsyncConsumer; MODULE may be in the current folder.",
+    "PARKED_ID": "The id that `parked list` shows.",
+    "PARKED_ID...": "The id that `parked list` shows.",
+    "[PARKED_ID]...": "The id that `parked list` shows.",
 }
 """What several commands take. SPEC where they need what it says, NAME|SPEC where Connect knows the rest."""
 OF_ONE_COMMAND = {
@@ -350,7 +353,7 @@ def test_a_question_is_no_part_of_a_document(
     monkeypatch.setattr("click.termui.visible_prompt_func", lambda prompt: "n" if sys.stdout.write(prompt) else "")
     ran = Ran(capsys, "prune", str(ORDERS), "--dsn=x", "--output=json")
     assert (ran.code, ran.stdout) == (ExitCode.INTERRUPTED, "")
-    assert "cannot be published again. Go on?" in ran.stderr
+    assert "cannot be published again. Continue?" in ran.stderr
 
 
 def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:

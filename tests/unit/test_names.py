@@ -55,7 +55,7 @@ def test_a_pipelines_name_where_its_spec_is_wanted_is_told_from_a_lost_file(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert complaint(*command, "orders").hint == "A spec is a file, which `cdc-outbox new` writes."
+    assert complaint(*command, "orders").hint == "A spec is a file; `cdc-outbox new` creates one."
     assert "quotation marks" in complaint(*command, "port=27612").hint
     (tmp_path / "connectors").mkdir()
     (tmp_path / "connectors" / "orders.yaml").write_text(MINIMAL)
@@ -102,7 +102,7 @@ def test_what_somebody_halted_is_not_restarted_and_not_waited_for(state: str, mo
 
     with answering(answer) as (url, asked):
         refused = complaint("restart", "orders", *more, "--connect-url", url, "--timeout", "1s")
-    assert str(refused) == f"orders is {state}, and a restart leaves it so"
+    assert str(refused) == f"orders is {state}; a restart does not change that"
     assert "cdc-outbox resume" in refused.hint
     assert {each.method for each in asked} == {"GET"}
 

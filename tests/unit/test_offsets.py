@@ -152,7 +152,7 @@ def test_leaving_does_not_wait_for_brokers_that_are_gone(caplog: pytest.LogCaptu
             answered.wait(30)
 
     leave(cast("Consumer", Hanging()), within_seconds=0.3)
-    assert "the group was not told" in caplog.text
+    assert "the group does not know" in caplog.text
     answered.set()
 
 

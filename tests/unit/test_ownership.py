@@ -82,7 +82,7 @@ def test_another_topic_than_the_known_one_is_refused_once_the_client_reads_it(fi
     if first == "old":
         ownership.refuse_other_topics()
         ownership.learn("t", "new")
-    with pytest.raises(TopicReplacedError, match="the topic's id was old, and is new"):
+    with pytest.raises(TopicReplacedError, match="the topic's id was old, and is now new"):
         ownership.refuse_other_topics()
 
 

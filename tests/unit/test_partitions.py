@@ -71,5 +71,5 @@ def test_a_longer_partition_takes_its_days_and_a_shorter_one_is_in_the_way() -> 
 
 
 def test_an_adopted_tables_partitions_are_not_ours() -> None:
-    with pytest.raises(ConfigError, match="its owner's"):
+    with pytest.raises(ConfigError, match="belong to its owner"):
         OutboxTable(adopted=True, partitions=Partitions.DAY)

@@ -153,8 +153,8 @@ def test_json_text_is_returned_as_it_is(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "empty text"),
-        (" \n", "empty text"),
+        ("", "empty string"),
+        (" \n", "empty string"),
         ("\ufeff{}", "byte order mark"),
         ("not json", "Expecting value at line 1 column 1"),
         ('{"a": 1', "delimiter at line 1 column 8"),
@@ -254,8 +254,8 @@ def test_a_value_has_one_compact_text(value: object, text: str) -> None:
         ([1j], "complex has no JSON form"),
         (Line, "type has no JSON form"),
         ([Model], "ModelMetaclass has no JSON form"),
-        (Foreign(object()), "Foreign cannot be made JSON: TypeError"),
-        (Broken(), "Broken cannot be made JSON: AttributeError"),
+        (Foreign(object()), "Foreign cannot be encoded as JSON: TypeError"),
+        (Broken(), "Broken cannot be encoded as JSON: AttributeError"),
         ([datetime(2026, 3, 1)], "no time zone"),  # noqa: DTZ001
         ({"a": "\ud800"}, "lone surrogate"),
         ({"\udc00": "a"}, "lone surrogate"),

@@ -31,7 +31,7 @@ def test_a_message_that_ends_early_is_refused(values: list[bytes | None], data: 
 @pytest.mark.parametrize(
     ("message", "reason"),
     [
-        (insert([b"1"]) + b"\0", "goes on for 1 bytes"),
+        (insert([b"1"]) + b"\0", "continues for 1 bytes"),
         (insert([b"1"]).replace(b"t", b"b"), "column 1 .* kind b'b'"),
         (insert([b"1", None]).replace(b"n", b"u"), "column 2 .* kind b'u'"),
         (insert([]).replace(b"N", b"O"), "unknown kind b'O'"),
@@ -63,5 +63,5 @@ def test_a_logical_message_of_another_length_is_refused(prefix: str, content: by
     shortest = len(whole) - len(content) - 4
     with pytest.raises(DecodeError, match="ends before byte"):
         emitted_content(whole[: data.draw(st.integers(shortest, len(whole) - 1))], prefix)
-    with pytest.raises(DecodeError, match="goes on"):
+    with pytest.raises(DecodeError, match="continues"):
         emitted_content(whole + b"x", prefix)

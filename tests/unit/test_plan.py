@@ -66,12 +66,12 @@ def test_what_fits_needs_no_decision(
 @pytest.mark.parametrize(
     ("found", "stored", "written", "said"),
     [
-        (None, None, ROWS, "does not exist, and the table holds 7 events already"),
-        (None, None, PRUNED, "sequences were given out already"),
-        (None, at(5), NOTHING, "Connect's offset stands at 0/5: what was committed since then is lost with the slot"),
+        (None, None, ROWS, "does not exist, and the table already contains 7 events"),
+        (None, None, PRUNED, "sequence numbers were already assigned"),
+        (None, at(5), NOTHING, "Connect's offset is 0/5: events that were committed after it are lost with the slot"),
         (slot(), None, WrittenFacts(rows=7, rows_outside_slot=3), "does not hold 3 events"),
         (slot(100), at(99), ROWS, "is at 0/64, ahead of Connect's offset 0/63"),
-        (slot(wal_status="lost"), at(99), ROWS, "has lost its WAL, while Connect's offset stands at 0/63"),
+        (slot(wal_status="lost"), at(99), ROWS, "has lost its WAL, and Connect's offset is 0/63"),
         (None, None, WrittenFacts(rows=COUNTED_ROWS), "at least 100,000 events"),
     ],
 )
@@ -104,7 +104,7 @@ def test_an_interrupted_republish_is_a_hole_whether_its_offset_or_its_configurat
         SlotState(slot=slot(100), stored=at(200), written=ROWS, republishing=True),
         SlotState(slot=slot(100), written=ROWS, republishing=True),
     ):
-        with pytest.raises(UnpublishedEventsError, match="rows of the table were being published"):
+        with pytest.raises(UnpublishedEventsError, match="publishing the rows of the table was interrupted"):
             plan_slot("s", state, None)
         for earlier in EarlierEvents:
             # A connector that still republishes stores an offset when it is stopped.
@@ -214,10 +214,15 @@ def found(state: str, *tasks: str, config: dict[str, str] | None = None) -> Foun
     [
         (found("RUNNING", "RUNNING"), False, False, "nothing to change"),
         (found("RUNNING"), False, False, "nothing to change"),
-        (found("STOPPED"), True, False, "resume the connector, which was halted"),
-        (found("PAUSED", "PAUSED"), True, False, "resume the connector, which was halted"),
+        (found("STOPPED"), True, False, "resume the connector, which is paused or stopped"),
+        (found("PAUSED", "PAUSED"), True, False, "resume the connector, which is paused or stopped"),
         (found("RUNNING", "FAILED"), False, True, "restart what failed"),
-        (found("PAUSED", "FAILED"), True, True, "resume the connector, which was halted, restart what failed"),
+        (
+            found("PAUSED", "FAILED"),
+            True,
+            True,
+            "resume the connector, which is paused or stopped, restart what failed",
+        ),
     ],
 )
 def test_what_does_not_run_is_part_of_the_plan(state: Found, *, resumes: bool, fails: bool, text: str) -> None:
@@ -279,7 +284,7 @@ def test_an_option_that_only_sounds_secret_is_shown() -> None:
     ("found", "stored", "written", "said"),
     [
         (None, None, KEPT_NONE, "events were written, and would not be published."),
-        (None, at(5), KEPT_NONE, "would fail for good. No rows are kept."),
+        (None, at(5), KEPT_NONE, "would fail at every start. The outbox keeps no rows."),
         (slot(), None, replace(KEPT_NONE, rows_outside_slot=3), "does not hold 3 events, which"),
     ],
 )
@@ -297,7 +302,7 @@ def test_rows_and_messages_are_not_exchanged_under_a_connector() -> None:
     for before, after in ((rows, rows), (messages, messages), (None, rows), (None, messages)):
         refuse_another_log(before, after)
     for before, after in ((rows, messages), (messages, rows)):
-        with pytest.raises(UnpublishedEventsError, match="would be left out"):
+        with pytest.raises(UnpublishedEventsError, match="would not be published"):
             refuse_another_log(before, after)
         plan = make_plan(replace(found("RUNNING", "RUNNING"), config=before), after, KEEP)
         assert (plan.needs_stop, plan.resumes) == (True, True)
@@ -328,4 +333,4 @@ def test_what_passes_refuses_no_deployment(error: CdcOutboxError, text: str) -> 
     outcome = PipelineOutcome(
         name="orders", document=Path("orders.yaml"), state=PipelineState.FAILED, plan=plan, error=error
     )
-    assert outcome.verdict.startswith(f"orders: {text}; without that: ")
+    assert outcome.verdict.startswith(f"orders: {text}; apart from that: ")

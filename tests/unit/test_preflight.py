@@ -120,7 +120,7 @@ def test_no_unlogged_table_is_added_to_a_publication_of_all_tables() -> None:
 def test_of_many_tables_in_a_publication_the_first_are_named() -> None:
     tables = [f"public.t{number}" for number in range(2000)]
     [finding] = check_database(SPEC, replace(GOOD, publication=replace(PUBLICATION, tables=tables)))
-    assert finding.message == "the publication also publishes public.t0, public.t1, public.t2 and 1,997 more."
+    assert finding.message == "the publication also contains public.t0, public.t1, public.t2 and 1,997 more."
     assert finding.severity is Severity.NOTE
 
 
@@ -310,12 +310,12 @@ MB = 1024**2
 @pytest.mark.parametrize(
     ("slot", "server", "code", "said"),
     [
-        (replace(SLOT, wal_status="lost"), ServerFacts(), "DB505", "the slot is lost: WAL"),
+        (replace(SLOT, wal_status="lost"), ServerFacts(), "DB505", "the slot is lost: the server removed WAL"),
         (
             replace(SLOT, wal_status="lost", invalidation="idle_timeout"),
             ServerFacts(),
             "DB505",
-            "given up (idle_timeout)",
+            "invalidated (idle_timeout)",
         ),
         (replace(SLOT, wal_status="unreserved"), ServerFacts(), "DB506", "at the next checkpoint"),
         (replace(SLOT, safe_bytes=100 * MB), ServerFacts(), "DB506", "after 100 MB more WAL"),
@@ -330,12 +330,12 @@ MB = 1024**2
             replace(SLOT, restart=Lsn(0), reader=7),
             ServerFacts(wal_end=Lsn(601 * MB), max_slot_wal_bytes=1200 * MB),
             "DB507",
-            "given up at 1,200 MB; process 7 reads it",
+            "invalidated at 1,200 MB; process 7 reads it",
         ),
         (replace(SLOT, outlives_failover=False), ServerFacts(awaits_standbys=True), "DB510", "lost in a failover"),
-        (replace(SLOT, outlives_failover=True), ServerFacts(), "DB517", "what a standby may not have yet"),
-        (SLOT, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database keeps 34 MB"),
-        (None, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database keeps 34 MB"),
+        (replace(SLOT, outlives_failover=True), ServerFacts(), "DB517", "a standby has not received yet"),
+        (SLOT, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database retains 34 MB"),
+        (None, ServerFacts(idle_slots={"former": 34 * MB}), "DB518", "another slot of this database retains 34 MB"),
     ],
 )
 def test_how_a_slot_is_is_told(slot: SlotFacts | None, server: ServerFacts, code: str, said: str) -> None:
@@ -372,9 +372,9 @@ def test_of_messages_the_heads_are_looked_at() -> None:
         (server(open_for_long=LONG[:1]), "process 7 has been open since 2026-01-02"),
         (server(open_for_long=LONG[1:]), "the prepared transaction it's has been prepared since"),
         (server(open_for_long=LONG[1:]), "rollback prepared 'it''s'"),
-        (replace(GOOD, role=ConnectorRoleFacts(can_login=False, can_replicate=True)), "has no LOGIN"),
-        (replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=False)), "has no REPLICATION"),
-        (column("type", type="kind", is_enum=True), "the writer's texts are none of its values"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=False, can_replicate=True)), "lacks LOGIN"),
+        (replace(GOOD, role=ConnectorRoleFacts(can_login=True, can_replicate=False)), "lacks REPLICATION"),
+        (column("type", type="kind", is_enum=True), "PostgreSQL does not accept the writer's text"),
         (column("type", type="bytea"), "cast(convert_from(\"type\", 'UTF8') as text)"),
         (replace(GOOD, slot=replace(SLOT, plugin="")), "it is a physical slot"),
     ],

@@ -159,7 +159,8 @@ def test_where_the_connector_would_go_on_is_looked_for(offsets: list[dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"), [(1, "holds 1 event;"), (2, "holds 2 events;"), (COUNTED_ROWS, "holds at least 100,000 events;")]
+    ("rows", "said"),
+    [(1, "contains 1 event;"), (2, "contains 2 events;"), (COUNTED_ROWS, "contains at least 100,000 events;")],
 )
 def test_earlier_rows_are_counted(rows: int, said: str) -> None:
     [finding] = check_stored(SPEC, facts(rows=rows), [])

@@ -58,7 +58,7 @@ def test_another_delimiter_stands_between_all_parts(kind: DatabaseKind, table: s
     assert config.raw_topics == (topic,)
     assert lint(config) == ()
     [finding] = lint(config_of(changed(kind, {**options, "predicates.isOutbox.pattern": topic.replace("_", r"\.")})))
-    assert (finding.code, finding.remedy) == ("CC505", f"Write {topic}.")
+    assert (finding.code, finding.remedy) == ("CC505", f"Set it to {topic}.")
     simulation = Simulation(config=config.options, source=topic.removeprefix("orders_").replace("_", "."))
     assert (simulation.raw_topic, simulation.notes) == (topic, ())
 

@@ -131,7 +131,7 @@ def test_a_missing_last_event_is_seen_though_it_leaves_no_gap() -> None:
     [found] = judge(ORDER, account_of(3, [1, 2], applied=2), KNOWN)
     assert (found.kind, found.events) == (DifferenceKind.MISSING, 1)
     assert found.message == "3 was given out and is not in the topic: late, or lost."
-    first = "Look at `cdc-outbox status` first: while the connector does not run, they are late."
+    first = "Check `cdc-outbox status` first: while the connector does not run, they are late."
     assert found.remedy.startswith(first)
     [forgetful] = judge(ORDER, account_of(3, [2], applied=2), replace(KNOWN, starts_later=True))
     assert forgetful.remedy.startswith(first)

@@ -32,7 +32,7 @@ def event(number: int, event_id: str = "") -> RecordedEvent:
 
 
 def went_back(begin: str, end: str) -> str:
-    return f"the database went back to heartbeat 1: what was committed between {begin} and {end} need not be in it"
+    return f"the database was restored to heartbeat 1: events committed between {begin} and {end} may be missing"
 
 
 @dataclass
@@ -127,7 +127,7 @@ def test_a_number_that_is_lost_and_not_named_is_wrong() -> None:
 
 def test_a_conflict_that_is_none_is_wrong() -> None:
     right = went_back("2026-11-23 08:03:30+0000", "the restore")
-    conflict = Found("conflict", "order/1 (s.1)", "2 is e2 in the outbox, and another event in the topic.")
+    conflict = Found("conflict", "order/1 (s.1)", "2 is e2 in the outbox, but another event in the topic.")
     [told] = judged(StubHistory(), right, found={extra("4"), conflict})
     assert told == "`verify` names as conflicts ['e2'], and they are []"
 

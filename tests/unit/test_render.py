@@ -181,7 +181,7 @@ def test_rows_that_go_are_read_as_rows_that_stay(mode: str) -> None:
 def test_no_connector_is_rendered_for_a_file() -> None:
     spec = parse_spec(ORDERS.read_text())
     other = replace(spec, database=DatabaseSpec(kind=DatabaseKind.SQLITE))
-    with pytest.raises(ConfigError, match="no connector reads sqlite") as caught:
+    with pytest.raises(ConfigError, match="no supported connector reads sqlite") as caught:
         render(other)
     assert caught.value.field == "database.kind"
 

@@ -185,7 +185,7 @@ def test_what_is_not_imitated_is_refused() -> None:
     with pytest.raises(ConfigError, match="JSON payloads"):
         EventRouter.from_options({"table.expand.json.payload": "true"})
     for kind in (ConnectType.FLOAT64, ConnectType.ARRAY):
-        with pytest.raises(ConfigError, match="not imitated"):
+        with pytest.raises(ConfigError, match="not supported"):
             EventRouter().route(row(payload=ConnectValue(kind, 1)), connector_time_ms=0)
 
 

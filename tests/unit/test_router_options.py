@@ -261,7 +261,7 @@ def test_converters_are_found_in_a_connectors_configuration() -> None:
     [
         ({}, "no EventRouter"),
         ({"transforms": "a,b", "transforms.a.type": "EventRouter", "transforms.b.type": "EventRouter"}, "several"),
-        ({"transforms": "a", "transforms.a.type": "EventRouter"}, "left to the worker"),
+        ({"transforms": "a", "transforms.a.type": "EventRouter"}, "missing; the worker's default"),
     ],
 )
 def test_a_configuration_that_does_not_say_enough_is_refused(config: dict[str, str], message: str) -> None:
@@ -271,7 +271,7 @@ def test_a_configuration_that_does_not_say_enough_is_refused(config: dict[str, s
 
 @pytest.mark.parametrize("name", ["io.apicurio.registry.utils.converter.AvroConverter", "org.example.EventRouter"])
 def test_other_peoples_plugins_are_sent_to_the_real_ones(name: str) -> None:
-    with pytest.raises(ConfigError, match="not imitated"):
+    with pytest.raises(ConfigError, match="not supported"):
         make_converter(ConnectPlugin(name))
 
 

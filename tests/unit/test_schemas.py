@@ -71,7 +71,7 @@ def test_the_version_picks_the_schema() -> None:
 def test_an_unknown_version_of_a_known_type_is_refused() -> None:
     with pytest.raises(EventError, match="OrderPlaced has no schema for schema_version 3") as caught:
         check({"lines": []}, version="3")
-    assert caught.value.hint == "There is one for 2, none."
+    assert caught.value.hint == "Schemas exist for 2, none."
     with pytest.raises(EventError, match="Any has no schema for schema_version none"):
         check({}, type="Any")
 
@@ -107,7 +107,7 @@ def test_bytes_cannot_keep_a_schema() -> None:
         ({"x": {"y": {"$ref": "#/gone"}}, "$ref": "#/x/y"}, "refers to '#/gone'"),
         ({"x": {"type": "strin"}, "$ref": "#/x"}, "'strin' is not valid"),
         ({"x": 5, "$ref": "#/x"}, "5 is not of type"),
-        ({"$schema": "http://json-schema.org/draft-07/schema#"}, "not of draft 2020-12"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#"}, "of draft .*, not 2020-12"),
         ({"$schema": 5}, "5 is not of type 'string'"),
         (True, "of type bool, not dict"),
         (None, "of type NoneType, not dict"),
@@ -121,7 +121,7 @@ def test_a_schema_that_would_fail_later_is_refused_at_once(schema: Any, reason: 
 
 @pytest.mark.parametrize("key", ["OrderPlaced", ("OrderPlaced", 1), (None, None)])
 def test_a_key_that_no_event_can_match_is_refused(key: Any) -> None:
-    with pytest.raises(ConfigError, match="not an event type and a version"):
+    with pytest.raises(ConfigError, match="be an event type and a version"):
         EventSchemas({key: {}})
 
 

@@ -49,7 +49,7 @@ class Unprepared:
     [
         (DatabaseUnavailableError("it is shutting down"), True),
         (asyncio.CancelledError(), True),
-        (OutboxError("the connection has a transaction already"), False),
+        (OutboxError("the connection already has a transaction"), False),
         (ConfigError("its transactions are SERIALIZABLE"), False),
     ],
     ids=["lost", "cancelled", "shared", "refused"],
@@ -84,7 +84,7 @@ def test_a_bug_in_the_function_that_connects_is_named_in_a_sentence_without_what
     caplog.set_level(logging.DEBUG)
     raised = raised_by_connect(KeyError("hunter2"))
     assert isinstance(raised, ConfigError)
-    assert str(raised).startswith("the function that opens connections raised KeyError at test_session.py:")
+    assert str(raised).startswith("connect() raised KeyError at test_session.py:")
     assert "hunter2" not in f"{raised} {raised.hint}"
     assert isinstance(raised.__cause__, KeyError)
     assert "--verbose" in (raised.hint or "")
@@ -178,7 +178,7 @@ def test_a_database_without_an_inbox_is_told_with_the_command_that_makes_one(kin
     know: Any = lambda _connection: Empty()  # noqa: E731
     with pytest.raises(TableNotFoundError, match="inbox_epochs") as caught:
         finish(Session(Connection, know).issue([TopicPartition("orders", 0)]))
-    assert caught.value.hint.startswith("Make the inbox with `cdc-outbox init --inbox --dsn …`")
+    assert caught.value.hint.startswith("Create the inbox with `cdc-outbox init --inbox --dsn …`")
     assert "`cdc-outbox init`" not in "".join(caught.value.__notes__)
 
 

@@ -90,7 +90,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
             "unknown key 'agregates'. Did you mean 'aggregates'?",
         ),
         ("  host: localhost\n", "", ":3 database: error SP102", "the key 'host' is missing in database."),
-        ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be a text."),
+        ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be a string."),
         ("kind: postgresql", "kind: db2", ":4 database.kind: error SP104", "must be postgresql or mariadb or"),
         (
             "{}",
@@ -104,7 +104,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
             "{}",
             "{sequence: none, by_watermark: true}",
             ":10 aggregates.customer.by_watermark: error SP107",
-            "by_watermark needs sequence numbers, and the events of 'customer' have none.",
+            "by_watermark needs sequence numbers, but events of 'customer' have none.",
         ),
         ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
         ("localhost", "&x localhost", ":5: error SP001", "anchors and aliases are not taken."),
@@ -198,7 +198,7 @@ def test_a_whole_number_with_a_point_is_that_number() -> None:
         ("outbox: 7", ": outbox must be keys with values, not 7."),
         (
             "overrides: {max.batch.size: [hunter2]}",
-            ": overrides.max.batch.size must be a text or a whole number or a number or true or false.",
+            ": overrides.max.batch.size must be a string or a whole number or a number or true or false.",
         ),
     ],
 )
@@ -209,12 +209,12 @@ def test_a_value_that_is_not_taken_is_shown_with_those_that_are(extra: str, mess
 
 def test_a_value_that_may_be_part_of_a_login_is_not_shown() -> None:
     assert findings(MINIMAL.replace("user: orders_connector", "user: 12345"))[0].endswith(
-        "database.user must be a text."
+        "database.user must be a string."
     )
 
 
 def test_an_empty_spec_is_called_so() -> None:
-    assert findings("")[0].endswith("the spec is empty. `cdc-outbox new` writes one to begin with.")
+    assert findings("")[0].endswith("the spec is empty. `cdc-outbox new` creates one.")
 
 
 def test_no_replica_at_all_is_refused() -> None:
@@ -279,22 +279,22 @@ def test_headers_are_those_of_the_outbox() -> None:
 @pytest.mark.parametrize(
     ("outbox", "place", "message"),
     [
-        (NO_NUMBERS, ":10 aggregates.customer: error SP107", "'customer' is numbered (gapless), and the outbox has no"),
-        ("outbox: {columns: {type: id}}\n", "outbox.columns.type: error SP107", "cannot hold both id and type"),
-        ("outbox: {columns: {payload: null}}\n", "outbox.columns.payload: error SP103", "must be a text."),
+        (NO_NUMBERS, ":10 aggregates.customer: error SP107", "'customer' is numbered (gapless), but the outbox has no"),
+        ("outbox: {columns: {type: id}}\n", "outbox.columns.type: error SP107", "cannot be both id and type"),
+        ("outbox: {columns: {payload: null}}\n", "outbox.columns.payload: error SP103", "must be a string."),
         ("outbox: {columns: {kind: x}}\n", "outbox.columns.kind: error SP101", "unknown key 'kind'."),
-        ("outbox: {columns: {}, partitions: day}\n", "outbox.partitions: error SP107", "are its owner's"),
+        ("outbox: {columns: {}, partitions: day}\n", "outbox.partitions: error SP107", "belong to its owner"),
         ("outbox: {partitions: week}\n", "outbox.partitions: error SP104", "must be day or month, not 'week'."),
         ("outbox: {headers: {a: sequence}}\n", "outbox.headers: error SP107", "it already carries the sequence"),
-        ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers: error SP107", "holds a colon"),
+        ("outbox: {headers: {a: 'b:c'}}\n", "outbox.headers: error SP107", "contains a colon"),
         (
             "outbox: {headers: {type: x, aggregateid: x}}\n",
             "outbox.headers: error SP107",
             "cannot both be the header 'x'",
         ),
-        ("outbox: {headers: {payload: b}}\n", "outbox.headers: error SP107", "belongs to the payload already"),
-        ("outbox: {mode: message, columns: {}}\n", "outbox.columns: error SP107", "need no table, to adopt"),
-        ("outbox: {mode: message, partitions: day}\n", "outbox.partitions: error SP107", "or to partition"),
+        ("outbox: {headers: {payload: b}}\n", "outbox.headers: error SP107", "already belongs to the payload"),
+        ("outbox: {mode: message, columns: {}}\n", "outbox.columns: error SP107", "have no table to adopt"),
+        ("outbox: {mode: message, partitions: day}\n", "outbox.partitions: error SP107", "or partition"),
     ],
 )
 def test_an_outbox_that_cannot_be_is_refused_with_its_place(outbox: str, place: str, message: str) -> None:
@@ -332,13 +332,13 @@ def test_header_columns_are_placed_stated_and_made() -> None:
 @pytest.mark.parametrize(
     ("headers", "message"),
     [
-        ("{payload: x}", "the header column 'payload' belongs to the payload already"),
-        ("{no blank: x}", "is not named with letters, digits and underscores"),
+        ("{payload: x}", "the header column 'payload' already belongs to the payload"),
+        ("{no blank: x}", "must consist of letters, digits and underscores"),
         ("{tenant: id}", "it already carries the event's id"),
         ("{tenant: eventType}", "it already carries the type"),
         ("{tenant: traceparent}", "it already carries a header column"),
-        ("{tenant: 'a:b'}", "holds a colon"),
-        ("{tenant: __debezium.x}", "Debezium's own headers"),
+        ("{tenant: 'a:b'}", "contains a colon"),
+        ("{tenant: __debezium.x}", "Debezium uses this name for its own headers"),
     ],
 )
 def test_a_header_that_cannot_be_is_refused_with_its_line(headers: str, message: str) -> None:
@@ -370,11 +370,11 @@ def test_a_trace_header_is_left_out_by_null() -> None:
 @pytest.mark.parametrize(
     ("outbox", "message"),
     [
-        ("{headers: {type: 'a:b'}}", "holds a colon"),
-        ("{headers: {id: 'a,b'}}", "holds a colon"),
+        ("{headers: {type: 'a:b'}}", "contains a colon"),
+        ("{headers: {id: 'a,b'}}", "contains a colon"),
         ("{headers: {type: id}}", "it already carries the event's id"),
         ("{headers: {type: sequence}}", "it already carries"),
-        ("{format: cloudevents-binary, headers: {type: x}}", "says what the headers"),
+        ("{format: cloudevents-binary, headers: {type: x}}", "sets the header names"),
     ],
 )
 def test_a_header_that_an_attribute_cannot_have_is_refused_with_its_line(outbox: str, message: str) -> None:

@@ -24,31 +24,41 @@ def test_a_file_needs_no_more_than_its_kind() -> None:
     database = MINIMAL[MINIMAL.index("  kind") : MINIMAL.index("aggregates")]
     assert parse_spec(MINIMAL.replace(database, "  kind: sqlite\n")).database.kind.dialect == "sqlite"
     [finding] = findings(MINIMAL.replace(database, "  kind: sqlite\n") + "outbox: {schema: public}\n")
-    assert "outbox.schema: error SP107: a file's tables have no schema but main." in finding
+    assert "outbox.schema: error SP107: the only schema of a file is main." in finding
 
 
 @pytest.mark.parametrize(
     ("kind", "outbox", "place", "message"),
     [
-        ("mariadb\n  slot: orders", "", ":5 database.slot: error SP107", "mariadb has no such thing."),
-        ("mysql\n  publication: orders", "", ":5 database.publication: error SP107", "mysql has no such thing."),
-        ("postgresql\n  server_id: 7", "", ":5 database.server_id: error SP107", "postgresql has no such thing."),
-        ("postgresql", "history: {}\n", ":11 history: error SP107", "postgresql needs no history of its schema."),
-        ("sqlserver\n  server_id: 7", "", ":5 database.server_id: error SP107", "sqlserver has no such thing."),
-        ("sqlserver\n  slot: orders", "", ":5 database.slot: error SP107", "sqlserver has no such thing."),
-        ("oracle", "outbox: {table: A}\n", ":11 outbox: error SP107", "a table of oracle is its owner's"),
+        ("mariadb\n  slot: orders", "", ":5 database.slot: error SP107", "mariadb does not support this key."),
+        (
+            "mysql\n  publication: orders",
+            "",
+            ":5 database.publication: error SP107",
+            "mysql does not support this key.",
+        ),
+        (
+            "postgresql\n  server_id: 7",
+            "",
+            ":5 database.server_id: error SP107",
+            "postgresql does not support this key.",
+        ),
+        ("postgresql", "history: {}\n", ":11 history: error SP107", "postgresql needs no schema history."),
+        ("sqlserver\n  server_id: 7", "", ":5 database.server_id: error SP107", "sqlserver does not support this key."),
+        ("sqlserver\n  slot: orders", "", ":5 database.slot: error SP107", "sqlserver does not support this key."),
+        ("oracle", "outbox: {table: A}\n", ":11 outbox: error SP107", "a table of oracle belongs to its owner"),
         (
             "oracle",
             "outbox: {schema: A, mode: message}\n",
             "outbox.mode: error SP107",
             "oracle has no logical messages.",
         ),
-        ("postgresql\n  pdb: P", "", ":5 database.pdb: error SP107", "postgresql has no such thing."),
+        ("postgresql\n  pdb: P", "", ":5 database.pdb: error SP107", "postgresql does not support this key."),
         (
             "mysql\n  connection_string: mongodb://a",
             "",
             ":5 database.connection_string: error SP107",
-            "mysql has no such thing.",
+            "mysql does not support this key.",
         ),
         ("sqlite", "", ":5 database.host: error SP107", "sqlite is a file that no worker reaches."),
         ("mariadb", "outbox: {mode: message}\n", "outbox.mode: error SP107", "mariadb has no logical messages."),
@@ -66,14 +76,18 @@ def test_what_a_database_does_not_have_is_refused(kind: str, outbox: str, place:
     [
         (("  user", "  host: a\n  user"), ":7 database.host: error SP107", "is reached by its connection string."),
         (("  user", "  port: 27017\n  user"), ":7 database.port: error SP107", "is reached by its connection string."),
-        (("  user", "  slot: a\n  user"), ":7 database.slot: error SP107", "mongodb has no such thing."),
-        (("aggregates", "history: {}\naggregates"), ":9 history: error SP107", "mongodb needs no history"),
+        (("  user", "  slot: a\n  user"), ":7 database.slot: error SP107", "mongodb does not support this key."),
+        (("aggregates", "history: {}\naggregates"), ":9 history: error SP107", "mongodb needs no schema history"),
         (("aggregates", "outbox: {mode: message}\naggregates"), "outbox.mode: error SP107", "no logical messages."),
-        (("aggregates", "outbox: {partitions: day}\naggregates"), "outbox.partitions: error SP107", "its owner's"),
+        (
+            ("aggregates", "outbox: {partitions: day}\naggregates"),
+            "outbox.partitions: error SP107",
+            "belong to its owner",
+        ),
         (("  name: orders\n  user", "  user"), ":3 database: error SP102", "the key 'name' is missing"),
-        (("  user: orders_connector\n", ""), ":7 database.password: error SP107", "without a user"),
-        (("  password: ${env:PASSWORD}\n", ""), ":7 database.user: error SP107", "without a password"),
-        (("://mongo-1", "://u:hunter2@mongo-1"), ":5 database.connection_string: error SP105", "shows a password"),
+        (("  user: orders_connector\n", ""), ":7 database.password: error SP107", "without database.user"),
+        (("  password: ${env:PASSWORD}\n", ""), ":7 database.user: error SP107", "without database.password"),
+        (("://mongo-1", "://u:hunter2@mongo-1"), ":5 database.connection_string: error SP105", "contains a password"),
         (("mongodb://mongo", "http://mongo"), ":5 database.connection_string: error SP105", "begins with mongodb://"),
         (("password: ${env:PASSWORD}", "password: hunter2"), ":8 database.password: error SP105", "is a secret"),
     ],
@@ -106,7 +120,7 @@ def test_mongodbs_connection_string_may_say_who_reads(connection_string: str) ->
 def test_of_mongodb_nothing_but_the_connector_is_known() -> None:
     spec = parse_spec(MONGODB)
     assert (spec.outbox.adopted, spec.outbox.columns.id, spec.outbox.headers) == (True, "_id", {})
-    with pytest.raises(ConfigError, match="of mongodb nothing but the connector is known here"):
+    with pytest.raises(ConfigError, match="cdc-outbox supports only the connector of mongodb"):
         _ = spec.database.kind.dialect
     assert parse_spec(f"{MONGODB}outbox: {{columns: {{id: event}}}}\n").outbox.columns.id == "event"
 
@@ -115,6 +129,6 @@ def test_of_mongodb_nothing_but_the_connector_is_known() -> None:
 def test_of_a_database_without_statements_here_nothing_but_the_connector_is_known(kind: str, port: str) -> None:
     spec = parse_spec(f"{MINIMAL}outbox: {{schema: APP}}\n".replace("postgresql", kind))
     assert (spec.database.port, spec.outbox.adopted, spec.database.server_id) == (port, True, "")
-    with pytest.raises(ConfigError, match=f"of {kind} nothing but the connector is known here") as caught:
+    with pytest.raises(ConfigError, match=f"cdc-outbox supports only the connector of {kind}") as caught:
         _ = spec.database.kind.dialect
     assert caught.value.field == "database.kind"

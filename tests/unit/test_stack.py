@@ -165,7 +165,7 @@ def test_a_worker_that_does_not_start_is_shown_and_does_not_stand_in_the_way(sta
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "fails", True)
         patch.setattr(Worker, "answers", Mock(return_value=False))
-        with pytest.raises(StackError, match="connect-2 ended with 1 at its start"):
+        with pytest.raises(StackError, match="connect-2 exited with 1 at startup"):
             stack.add_worker()
     assert states(stack)["connect-2"] == "not running"
     assert stack.add_worker().name == "connect-3"

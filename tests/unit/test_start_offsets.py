@@ -36,7 +36,7 @@ def test_a_partition_is_read_from_where_the_effects_end(
 
 
 @pytest.mark.parametrize("committed", [None, 10, 50])
-@pytest.mark.parametrize(("stored", "what"), [(51, "ends at 50"), (8, "begins at 10: what was between")])
+@pytest.mark.parametrize(("stored", "what"), [(51, "ends at 50"), (8, "begins at 10: the messages between")])
 def test_an_offset_that_the_topic_does_not_hold_is_refused(stored: int, what: str, committed: int | None) -> None:
     with pytest.raises(
         OffsetOutOfRangeError, match=rf"orders\[0\] up to offset {stored}, and the topic {what}"

@@ -46,7 +46,7 @@ def drafted(payload: object, *, limit: int | None = None, schemas: EventSchemas 
 def test_the_limit_counts_the_bytes_of_what_is_stored(payload: object, encoded: object, size: int) -> None:
     key = len("42")
     assert drafted(payload, limit=size + key).payload == encoded
-    with pytest.raises(EventError, match=f"{size + key} bytes, the limit is {size + key - 1}"):
+    with pytest.raises(EventError, match=f"{size + key} bytes; the limit is {size + key - 1}"):
         drafted(payload, limit=size + key - 1)
 
 
@@ -101,9 +101,9 @@ def test_what_is_passed_in_the_wrong_place_is_named() -> None:
     event: Any = Event(aggregate_type="order", aggregate_id="", type="Placed", payload={})
     with closing(connection):
         for call in (lambda: outbox.add(event, connection), lambda: outbox.add_all(event, [connection])):  # type: ignore[arg-type, list-item]
-            with pytest.raises(EventError, match="an Event is wanted, not Connection"):
+            with pytest.raises(EventError, match="event must be an Event, not Connection"):
                 call()
-    with pytest.raises(EventError, match="not an empty one"):
+    with pytest.raises(EventError, match="not an empty string"):
         outbox.add(None, event)
     with pytest.raises(ConfigError, match="contract must be a WireContract, not str"):
         MemoryOutbox(contract="orders.yaml")
@@ -114,10 +114,13 @@ def test_what_is_passed_in_the_wrong_place_is_named() -> None:
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"contract": SPEC.contract}, "a contract does not say where the connector reads"),
-        ({"spec": SPEC, "table": SPEC.outbox}, "neither table nor contract"),
-        ({"spec": SPEC, "contract": SPEC.contract}, "neither table nor contract"),
-        ({"table": replace(SPEC.outbox, headers={}), "contract": SPEC.contract}, "headers none, the contract names "),
+        ({"contract": SPEC.contract}, "a contract does not contain the table that the connector reads"),
+        ({"spec": SPEC, "table": SPEC.outbox}, "table or contract"),
+        ({"spec": SPEC, "contract": SPEC.contract}, "table or contract"),
+        (
+            {"table": replace(SPEC.outbox, headers={}), "contract": SPEC.contract},
+            "headers none, but the contract names ",
+        ),
         ({"table": OutboxTable(payload_type=PayloadType.BYTES), "contract": SPEC.contract}, "payload_type is bytes"),
     ],
 )
@@ -140,7 +143,7 @@ def test_an_id_of_ones_own_is_refused_where_no_row_tells_that_it_was_written(mod
     statements = OutboxStatements(table=table, contract=contract, dialect=Dialect.POSTGRESQL, style=PYFORMAT)
     event = Event(aggregate_type="gapless", aggregate_id="1", type="X", payload={})
     mine = replace(event, id="0198c0de-0000-7000-8000-000000000001")
-    with pytest.raises(EventError, match="was written before"):
+    with pytest.raises(EventError, match="cannot be detected"):
         statements.add(draft(mine, table, Dialect.POSTGRESQL))
     for safe in (
         event,

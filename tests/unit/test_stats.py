@@ -161,7 +161,7 @@ def test_a_consumer_that_is_given_nothing_says_once_that_it_waits(
     for clock.now in (1.0, 9.0, 12.3456, 20.0):
         watch.lagged({}, assigned=())
     [record] = caplog.records
-    assert record.message.startswith("waits to be given partitions")
+    assert record.message.startswith("waits to be assigned partitions")
     assert vars(record)["seconds"] == 12.35
 
 
@@ -187,7 +187,7 @@ def test_a_consumer_says_what_it_reads_and_that_it_has_read_it(
         watch.lagged(lags, assigned=places)
     watch.lagged({}, assigned=())
     assert told(caplog) == [
-        ("joins its group", {"consumer": "shipping"}),
+        ("joining the group", {"consumer": "shipping"}),
         ("reads", {"consumer": "shipping", "partitions": 2, "topics": "t"}),
         ("has read everything, and waits for new events", {"consumer": "shipping"}),
         ("reads", {"consumer": "shipping", "partitions": 0, "topics": ""}),
@@ -210,7 +210,7 @@ def test_a_consumer_says_that_its_database_is_back(
             watch.applied([], Delivered(outcomes=[]), 0.1)
         else:
             watch.lagged({}, assigned=())
-    assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "the database"})]
+    assert told(caplog) == [("resumed", {"consumer": "shipping", "waited_for": "the database"})]
     assert watch.progress().outage == ""
 
 
@@ -224,9 +224,9 @@ def test_transactions_in_each_others_way_are_no_outage(watch: ConsumerStats, cap
 def test_what_handlers_wait_for_is_not_back_because_the_database_answers(
     watch: ConsumerStats, caplog: pytest.LogCaptureFixture
 ) -> None:
-    watch.retried(HandlerError("refused"), "what handlers need")
+    watch.retried(HandlerError("refused"), "systems that handlers need")
     watch.lagged({}, assigned=())
-    assert (told(caplog), watch.progress().outage) == ([], "what handlers need")
+    assert (told(caplog), watch.progress().outage) == ([], "systems that handlers need")
 
 
 def test_a_consumer_waits_for_an_event_with_a_handler(watch: ConsumerStats, caplog: pytest.LogCaptureFixture) -> None:
@@ -234,7 +234,7 @@ def test_a_consumer_waits_for_an_event_with_a_handler(watch: ConsumerStats, capl
     watch.lagged({}, assigned=())
     assert (told(caplog), watch.progress().outage) == ([], "an event with a handler")
     watch.applied([], Delivered(outcomes=[]), 0.1)
-    assert told(caplog) == [("goes on", {"consumer": "shipping", "waited_for": "an event with a handler"})]
+    assert told(caplog) == [("resumed", {"consumer": "shipping", "waited_for": "an event with a handler"})]
 
 
 def test_the_log_says_at_every_try_that_the_database_is_gone(

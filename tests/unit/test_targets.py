@@ -198,12 +198,12 @@ def test_a_secret_that_stands_there_itself_is_written_nowhere(target: str, overr
 @pytest.mark.parametrize(
     ("text", "settings", "reason"),
     [
-        (MINIMAL.replace("name: orders\n", "name: Orders_1\n", 1), PLACE, "cannot be a resource's name"),
-        (MINIMAL, {"kafka": "my-cluster"}, "says which KafkaConnect runs it"),
-        (MINIMAL, {"connect": "my-connect", "secrets": "secrets"}, "in which namespace"),
-        (MINIMAL, {"connect": "my-connect", "secrets": "vault"}, "secrets is env or secrets"),
-        (MINIMAL, {"connect": "My Connect"}, "connect is not a resource's name"),
-        (MARIADB, PLACE, "which Strimzi's image has not"),
+        (MINIMAL.replace("name: orders\n", "name: Orders_1\n", 1), PLACE, "is not a valid resource name"),
+        (MINIMAL, {"kafka": "my-cluster"}, "must name the KafkaConnect that runs it"),
+        (MINIMAL, {"connect": "my-connect", "secrets": "secrets"}, "contain its namespace"),
+        (MINIMAL, {"connect": "my-connect", "secrets": "vault"}, "secrets must be env or secrets"),
+        (MINIMAL, {"connect": "My Connect"}, "connect must be a valid resource name"),
+        (MARIADB, PLACE, "which Strimzi's image does not"),
     ],
 )
 def test_what_strimzi_cannot_express_is_refused_with_the_reason(
@@ -220,7 +220,7 @@ def test_what_is_not_known_is_refused_with_what_is() -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(TARGETS, "strimzi", {"conect": "x"})
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("Did you mean 'connect'? It knows: connect, kafka")
+    assert caught.value.hint.startswith("Did you mean 'connect'? Its settings are connect, kafka")
 
 
 def test_a_plugins_version_stands_where_strimzi_has_it() -> None:

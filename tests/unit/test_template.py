@@ -47,7 +47,7 @@ def test_it_parses_and_lints_clean(kind: DatabaseKind) -> None:
 @every_kind
 def test_its_comments_speak_of_no_other_kind_of_database(kind: DatabaseKind) -> None:
     text = template("shop", kind, AGGREGATES).lower()
-    [kinds] = [line for line in text.splitlines() if "what kind of database it is." in line]
+    [kinds] = [line for line in text.splitlines() if "the kind of database." in line]
     told = text.replace(kinds, "").replace("mariadb's or mysql's binlog", "")
     assert {other for other in DatabaseKind if other is not kind and other in told} == set()
 

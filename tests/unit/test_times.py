@@ -30,7 +30,9 @@ def test_a_time_without_an_offset_is_utc() -> None:
 
 @pytest.mark.parametrize("text", ["1", "1y", "-1h", "yesterday", "99999999w", "999999w"])
 def test_what_is_neither_is_refused_with_both(text: str) -> None:
-    with pytest.raises(click.BadParameter, match="no time such as 2026-03-01T14:30:00Z, or 1h for an hour ago"):
+    with pytest.raises(
+        click.BadParameter, match="not a time such as 2026-03-01T14:30:00Z, nor a duration such as 1h for an hour ago"
+    ):
         time(text)
 
 

@@ -62,4 +62,4 @@ def test_a_command_waits_for_a_new_connectors_status_as_long_as_its_caller_says(
     with answering(answer) as (url, _):
         where = (tmp_path / "spec.yaml", f"--connect-url={url}", "--connect-patience=0s")
         done = run_command(command, *where, timings=replace(QUICK_TIMINGS, known_seconds=0.2))
-    assert "waited 0.2 s in vain for Connect to know" in done.stdout + done.stderr, done
+    assert "timed out after 0.2 s waiting for Connect to know" in done.stdout + done.stderr, done

@@ -105,7 +105,7 @@ def test_what_arrived_meanwhile_is_counted(aggregate_type: str, published: int) 
     assert not found.findings.has_differences
     late = max(0, 3 - published)
     assert (sums.given, sums.held, sums.applied) == (3, 3, 2 if late else 3)
-    assert ("that shipping applies them was not waited for" in " ".join(found.notes)) is bool(late)
+    assert ("shipping was not given time to apply them" in " ".join(found.notes)) is bool(late)
 
 
 def test_a_message_that_comes_again_meanwhile_is_no_event_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,5 +120,5 @@ def test_a_message_that_comes_again_meanwhile_is_no_event_more(monkeypatch: pyte
 
     monkeypatch.setattr(pipeline, "arrive", arrive)
     notes = " ".join(pipeline.compare().notes)
-    assert "events that came into the topics meanwhile: 1;" in notes
+    assert "events that reached the topics in the meantime: 1;" in notes
     assert "1 message came twice" in notes

@@ -44,9 +44,12 @@ def test_what_does_not_pass_is_given_up_in_time_and_may_be_tried_again(lasting: 
 
 
 def test_a_connection_that_breaks_off_is_told_from_a_worker_that_is_not_there() -> None:
-    with answering(each(RESET)) as (url, _), pytest.raises(ConnectUnavailableError, match="broke off") as caught:
+    with (
+        answering(each(RESET)) as (url, _),
+        pytest.raises(ConnectUnavailableError, match="broke before it answered") as caught,
+    ):
         client(url, seconds=0).find_names()
-    assert "what stands before it" in caught.value.hint
+    assert "check any" in caught.value.hint
     with pytest.raises(ConnectUnavailableError, match="no Kafka Connect worker answers"):
         client(NOWHERE, seconds=0).find_names()
 
@@ -194,7 +197,7 @@ def test_both_sides_show_their_certificates(mutual: str, certificates: Path, mon
 
 
 def test_a_worker_that_nobody_vouches_for_is_not_spoken_to(mutual: str) -> None:
-    with pytest.raises(ConnectError, match="no safe connection") as caught:
+    with pytest.raises(ConnectError, match="cannot connect securely") as caught:
         ConnectClient(Cluster(urls=(mutual,))).find_names()
     assert not caught.value.retryable
     assert not isinstance(caught.value, ConnectUnavailableError)
@@ -225,7 +228,7 @@ def test_an_answer_that_is_larger_than_any_of_connects_is_not_read(monkeypatch: 
     with answering(each((200, ["x" * 500]), (200, ["x" * 1001]))) as (url, asked):
         found = client(url)
         assert len(found.find_names()) == 1
-        with pytest.raises(ConnectError, match="sends more than Kafka Connect does") as caught:
+        with pytest.raises(ConnectError, match="sent more data than Kafka Connect does") as caught:
             found.find_names()
     assert not caught.value.retryable
     assert len(asked) == 2
@@ -255,6 +258,6 @@ def test_a_proxy_that_is_named_is_used() -> None:
 def test_a_login_does_not_go_through_a_proxy_in_plain_text() -> None:
     with pytest.raises(ConfigError, match="over http"):
         Cluster(urls=("http://127.0.0.1:8083",), login=Bearer(SECRET), proxy="http://proxy:3128")
-    with pytest.raises(ConfigError, match="the proxy's URL must not carry credentials") as caught:
+    with pytest.raises(ConfigError, match="the proxy's URL must not contain credentials") as caught:
         Cluster(urls=("https://connect",), proxy=f"http://me:{SECRET}@proxy:3128")
     assert SECRET not in str(caught.value)

@@ -2,12 +2,12 @@
 
 -- Set the passwords; until then the users are locked: alter user … identified by '…' account unlock.
 
--- orders_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
+-- orders_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 create user if not exists 'orders_writer'@'%' account lock;
 grant insert, select (`id`, `aggregatetype`, `aggregateid`, `type`, `payload`, `sequence`, `source`, `created_at`, `traceparent`, `tracestate`) on `outbox` to 'orders_writer'@'%';
 grant select, insert, update (`aggregatetype`, `aggregateid`, `last`) on `outbox_heads` to 'orders_writer'@'%';
 
--- orders_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
+-- orders_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 create user if not exists 'orders_consumer'@'%' account lock;
 grant select, insert, delete on `inbox` to 'orders_consumer'@'%';
 grant select, insert, update on `inbox_watermarks` to 'orders_consumer'@'%';
@@ -17,12 +17,12 @@ grant select, insert, update on `inbox_epochs` to 'orders_consumer'@'%';
 grant select, insert, update, delete on `inbox_starts` to 'orders_consumer'@'%';
 grant select on `inbox_purges` to 'orders_consumer'@'%';
 
--- orders_connector: Debezium. It reads the log, and the rows only if they are to be published again.
+-- orders_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 create user if not exists 'orders_connector'@'%' account lock;
 grant replication slave, replication client on *.* to 'orders_connector'@'%';
 grant select on `outbox` to 'orders_connector'@'%';
 
--- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
+-- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 create user if not exists 'orders_migrator'@'%' account lock;
 grant create, alter, references on `outbox` to 'orders_migrator'@'%';
 grant create, alter, references on `outbox_heads` to 'orders_migrator'@'%';
@@ -47,12 +47,12 @@ exit 0
 -
 --- Set the passwords; until then the users are locked: alter user … identified by '…' account unlock.
 -
---- orders_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
+--- orders_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 -create user if not exists 'orders_writer'@'%' account lock;
 -grant insert, select (`id`, `aggregatetype`, `aggregateid`, `type`, `payload`, `sequence`, `source`, `created_at`, `traceparent`, `tracestate`) on `outbox` to 'orders_writer'@'%';
 -grant select, insert, update (`aggregatetype`, `aggregateid`, `last`) on `outbox_heads` to 'orders_writer'@'%';
 -
---- orders_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
+--- orders_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 -create user if not exists 'orders_consumer'@'%' account lock;
 -grant select, insert, delete on `inbox` to 'orders_consumer'@'%';
 -grant select, insert, update on `inbox_watermarks` to 'orders_consumer'@'%';
@@ -62,12 +62,12 @@ exit 0
 -grant select, insert, update, delete on `inbox_starts` to 'orders_consumer'@'%';
 -grant select on `inbox_purges` to 'orders_consumer'@'%';
 -
---- orders_connector: Debezium. It reads the log, and the rows only if they are to be published again.
+--- orders_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 -create user if not exists 'orders_connector'@'%' account lock;
 -grant replication slave, replication client on *.* to 'orders_connector'@'%';
 -grant select on `outbox` to 'orders_connector'@'%';
 -
---- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
+--- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 -create user if not exists 'orders_migrator'@'%' account lock;
 -grant create, alter, references on `outbox` to 'orders_migrator'@'%';
 -grant create, alter, references on `outbox_heads` to 'orders_migrator'@'%';
@@ -94,16 +94,16 @@ exit 0
 
 == other names
 @@ -5,4 +5,4 @@
---- orders_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
+--- orders_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 -create user if not exists 'orders_writer'@'%' account lock;
 -grant insert, select (`id`, `aggregatetype`, `aggregateid`, `type`, `payload`, `sequence`, `source`, `created_at`, `traceparent`, `tracestate`) on `outbox` to 'orders_writer'@'%';
 -grant select, insert, update (`aggregatetype`, `aggregateid`, `last`) on `outbox_heads` to 'orders_writer'@'%';
-+-- my_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
++-- my_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 +create user if not exists 'my_writer'@'%' account lock;
 +grant insert, select (`id`, `aggregatetype`, `aggregateid`, `type`, `payload`, `sequence`, `source`, `created_at`, `traceparent`, `tracestate`) on `outbox` to 'my_writer'@'%';
 +grant select, insert, update (`aggregatetype`, `aggregateid`, `last`) on `outbox_heads` to 'my_writer'@'%';
 @@ -10,9 +10,9 @@
---- orders_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
+--- orders_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 -create user if not exists 'orders_consumer'@'%' account lock;
 -grant select, insert, delete on `inbox` to 'orders_consumer'@'%';
 -grant select, insert, update on `inbox_watermarks` to 'orders_consumer'@'%';
@@ -112,7 +112,7 @@ exit 0
 -grant select, insert, update on `inbox_epochs` to 'orders_consumer'@'%';
 -grant select, insert, update, delete on `inbox_starts` to 'orders_consumer'@'%';
 -grant select on `inbox_purges` to 'orders_consumer'@'%';
-+-- my_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
++-- my_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 +create user if not exists 'my_consumer'@'%' account lock;
 +grant select, insert, delete on `inbox` to 'my_consumer'@'%';
 +grant select, insert, update on `inbox_watermarks` to 'my_consumer'@'%';
@@ -122,16 +122,16 @@ exit 0
 +grant select, insert, update, delete on `inbox_starts` to 'my_consumer'@'%';
 +grant select on `inbox_purges` to 'my_consumer'@'%';
 @@ -20,4 +20,4 @@
---- orders_connector: Debezium. It reads the log, and the rows only if they are to be published again.
+--- orders_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 -create user if not exists 'orders_connector'@'%' account lock;
 -grant replication slave, replication client on *.* to 'orders_connector'@'%';
 -grant select on `outbox` to 'orders_connector'@'%';
-+-- my_connector: Debezium. It reads the log, and the rows only if they are to be published again.
++-- my_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 +create user if not exists 'my_connector'@'%' account lock;
 +grant replication slave, replication client on *.* to 'my_connector'@'%';
 +grant select on `outbox` to 'my_connector'@'%';
 @@ -25,12 +25,12 @@
---- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
+--- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 -create user if not exists 'orders_migrator'@'%' account lock;
 -grant create, alter, references on `outbox` to 'orders_migrator'@'%';
 -grant create, alter, references on `outbox_heads` to 'orders_migrator'@'%';
@@ -143,7 +143,7 @@ exit 0
 -grant create, alter, references on `inbox_epochs` to 'orders_migrator'@'%';
 -grant create, alter, references on `inbox_starts` to 'orders_migrator'@'%';
 -grant create, alter, references on `inbox_purges` to 'orders_migrator'@'%';
-+-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
++-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 +create user if not exists 'my_migrator'@'%' account lock;
 +grant create, alter, references on `outbox` to 'my_migrator'@'%';
 +grant create, alter, references on `outbox_heads` to 'my_migrator'@'%';

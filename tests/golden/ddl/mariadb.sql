@@ -425,7 +425,7 @@ exit 0
 -
 -deallocate prepare add_header_column;
 -exit 0
-+x.yaml:10 aggregates.customer: error SP107: 'customer' is numbered (gapless), and the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
++x.yaml:10 aggregates.customer: error SP107: 'customer' is numbered (gapless), but the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
 +error: x.yaml is not a valid spec
 +hint: Correct the spec.
 +exit 2
@@ -715,7 +715,7 @@ exit 0
 -
 -deallocate prepare add_header_column;
 -exit 0
-+x.yaml:6 database.publication: error SP107: mariadb has no such thing. Leave out database.publication.
++x.yaml:6 database.publication: error SP107: mariadb does not support this key. Remove database.publication.
 +error: x.yaml is not a valid spec
 +hint: Correct the spec.
 +exit 2

@@ -3,9 +3,9 @@ begin;
 set local search_path = pg_catalog, pg_temp;
 set local row_security = off;
 
--- Passwords are yours to set: alter role … password '…', or \password in psql.
+-- Set the passwords yourself: alter role … password '…', or \password in psql.
 
--- orders_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
+-- orders_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'orders_writer') then
@@ -18,7 +18,7 @@ grant usage on schema "public" to "orders_writer";
 grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 grant select, insert, update ("last") on "public"."outbox_heads" to "orders_writer";
 
--- orders_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
+-- orders_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'orders_consumer') then
@@ -36,7 +36,7 @@ grant select, insert, update on "public"."inbox_epochs" to "orders_consumer";
 grant select, insert, update, delete on "public"."inbox_starts" to "orders_consumer";
 grant select on "public"."inbox_purges" to "orders_consumer";
 
--- orders_connector: Debezium. It reads the log, and the rows only if they are to be published again.
+-- orders_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'orders_connector') then
@@ -49,7 +49,7 @@ grant usage on schema "public" to "orders_connector";
 grant select on "public"."outbox" to "orders_connector";
 grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_connector";
 
--- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
+-- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'orders_migrator') then
@@ -91,7 +91,7 @@ begin
 end
 $$;
 
--- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what holds it back, and --archive needs `insert` on that table.
+-- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 do $$
 begin
     if not exists (select from pg_roles where rolname = 'orders_pruner') then
@@ -113,7 +113,7 @@ exit 0
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
 @@ -94,14 +93,0 @@
---- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what holds it back, and --archive needs `insert` on that table.
+--- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
 -    if not exists (select from pg_roles where rolname = 'orders_pruner') then
@@ -134,7 +134,7 @@ exit 0
 @@ -49 +47,0 @@
 -grant select on "public"."outbox" to "orders_connector";
 @@ -94,14 +91,0 @@
---- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what holds it back, and --archive needs `insert` on that table.
+--- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
 -    if not exists (select from pg_roles where rolname = 'orders_pruner') then
@@ -156,7 +156,7 @@ exit 0
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
 @@ -94,14 +93,0 @@
---- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. A member of pg_read_all_stats is told more of what holds it back, and --archive needs `insert` on that table.
+--- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
 -    if not exists (select from pg_roles where rolname = 'orders_pruner') then
@@ -173,8 +173,8 @@ exit 0
 
 == other names
 @@ -8 +8 @@
---- orders_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
-+-- my_writer: the service. It adds events and numbers them, and neither changes nor deletes one.
+--- orders_writer: the service. It adds and numbers events; it neither changes nor deletes them.
++-- my_writer: the service. It adds and numbers events; it neither changes nor deletes them.
 @@ -11,2 +11,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_writer') then
 -        create role "orders_writer" login;
@@ -191,8 +191,8 @@ exit 0
 +grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "my_writer";
 +grant select, insert, update ("last") on "public"."outbox_heads" to "my_writer";
 @@ -21 +21 @@
---- orders_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
-+-- my_consumer: the consuming service. It claims events and moves watermarks, and forgets neither.
+--- orders_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
++-- my_consumer: the consuming service. It claims events and moves watermarks; it deletes neither.
 @@ -24,2 +24,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_consumer') then
 -        create role "orders_consumer" login;
@@ -219,8 +219,8 @@ exit 0
 +grant select, insert, update, delete on "public"."inbox_starts" to "my_consumer";
 +grant select on "public"."inbox_purges" to "my_consumer";
 @@ -39 +39 @@
---- orders_connector: Debezium. It reads the log, and the rows only if they are to be published again.
-+-- my_connector: Debezium. It reads the log, and the rows only if they are to be published again.
+--- orders_connector: Debezium. It reads the log, and reads the rows only to publish them again.
++-- my_connector: Debezium. It reads the log, and reads the rows only to publish them again.
 @@ -42,2 +42,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_connector') then
 -        create role "orders_connector" login replication;
@@ -237,8 +237,8 @@ exit 0
 +grant select on "public"."outbox" to "my_connector";
 +grant execute on function "public"."outbox_heartbeat"(text, interval) to "my_connector";
 @@ -52 +52 @@
---- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
-+-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`, and owns or may alter what they make.
+--- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
++-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 @@ -55,2 +55,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_migrator') then
 -        create role "orders_migrator" login;

@@ -729,7 +729,7 @@ exit 0
 -
 -commit;
 -exit 0
-+x.yaml:10 aggregates.customer: error SP107: 'customer' is numbered (gapless), and the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
++x.yaml:10 aggregates.customer: error SP107: 'customer' is numbered (gapless), but the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
 +error: x.yaml is not a valid spec
 +hint: Correct the spec.
 +exit 2

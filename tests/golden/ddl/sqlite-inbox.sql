@@ -158,7 +158,7 @@ on conflict (component) do update
 set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 where known.version < excluded.version;
 
--- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+-- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 
 commit;
 exit 0

@@ -39,7 +39,7 @@ on conflict (component) do update
 set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 where known.version < excluded.version;
 
--- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+-- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 
 commit;
 exit 0
@@ -89,7 +89,7 @@ exit 0
 -set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 -where known.version < excluded.version;
 -
---- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+--- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 -
 -commit;
 -exit 0
@@ -190,11 +190,11 @@ exit 0
 -set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 -where known.version < excluded.version;
 -
---- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+--- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 -
 -commit;
 -exit 0
-+x.yaml:5 aggregates.customer: error SP107: 'customer' is numbered (gapless), and the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
++x.yaml:5 aggregates.customer: error SP107: 'customer' is numbered (gapless), but the outbox has no column for the sequence or the source. Write `sequence: none`, or name both columns in outbox.columns.
 +error: x.yaml is not a valid spec
 +hint: Correct the spec.
 +exit 2
@@ -242,7 +242,7 @@ exit 0
 -set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 -where known.version < excluded.version;
 -
---- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+--- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 -
 -commit;
 -exit 0
@@ -294,7 +294,7 @@ exit 0
 -set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 -where known.version < excluded.version;
 -
---- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+--- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 -
 -commit;
 -exit 0
@@ -346,11 +346,11 @@ exit 0
 -set version = excluded.version, upgraded_at = strftime('%Y-%m-%dT%H:%M:%f', 'now')
 -where known.version < excluded.version;
 -
---- A header column is added to a table in use by `cdc-outbox init`: SQL here cannot ask for one.
+--- `cdc-outbox init` adds header columns to a table in use: this SQL cannot check which ones are missing.
 -
 -commit;
 -exit 0
-+x.yaml:6 outbox.schema: error SP107: a file's tables have no schema but main. Leave it out.
++x.yaml:6 outbox.schema: error SP107: the only schema of a file is main. Remove it.
 +error: x.yaml is not a valid spec
 +hint: Correct the spec.
 +exit 2

@@ -108,5 +108,5 @@ def test_a_part_can_be_paused_resumed_and_restarted(outbox_stack: Stack) -> None
     server.restart()
     assert server.pid != before
     assert server.answers()
-    with pytest.raises(StackError, match="postgres runs already"):
+    with pytest.raises(StackError, match="postgres already runs"):
         server.start()

@@ -63,7 +63,7 @@ def test_a_consumer_is_degraded_while_no_broker_answers_and_well_again_afterward
         try:
             eventually(lambda: consumer.progress().outage, "the consumer to miss its broker")
             health = health_of(consumer.progress(), now=time.monotonic())
-            assert (health.status, health.reasons) == ("degraded", ("it waits for the brokers",))
+            assert (health.status, health.reasons) == ("degraded", ("waiting for the brokers",))
         finally:
             broker.resume()
         eventually(lambda: not consumer.progress().outage, "the consumer to find its broker again", seconds=60)

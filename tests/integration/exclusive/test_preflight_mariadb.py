@@ -178,7 +178,7 @@ def test_what_the_role_may_not_see_is_said(place: Place) -> None:
     own = replace(place.address, user=f"{place.name}_connector", password="x").url("mysql").partition("?")[0]
     assert found(place, own) == [
         ("note", "DB602", "the server ids of replicas"),
-        ("note", "DB602", "what the connector's user may"),
+        ("note", "DB602", "the privileges of the connector's user"),
     ]
 
 

@@ -91,7 +91,7 @@ def test_a_slot_of_another_kind_is_refused(pruner: Pruner, pipeline: Pipeline) -
     pipeline.write(1)
     pruner.query("select pg_create_physical_replication_slot(%s)::text", f"{pipeline.name}_physical")
     try:
-        for slot, words in ((f"{pipeline.name}_physical", "is a physical one"), ("nowhere", "does not exist")):
+        for slot, words in ((f"{pipeline.name}_physical", "is a physical slot"), ("nowhere", "does not exist")):
             spec = replace(pruner.spec, database=replace(pruner.spec.database, slot=slot))
             with pytest.raises(UnprovenDeliveryError, match=words):
                 pruner.run(spec=spec)

@@ -86,13 +86,13 @@ def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("database", "arguments", "words"),
     [
-        (MARIADB, ["--dsn=mysql://u:p@127.0.0.1:1/orders"], "--connect-url (CDC_OUTBOX_CONNECT_URL) is needed"),
+        (MARIADB, ["--dsn=mysql://u:p@127.0.0.1:1/orders"], "--connect-url (CDC_OUTBOX_CONNECT_URL) is required"),
         (
             MARIADB,
             ["--dsn=postgresql://127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1"],
-            "is one of PostgreSQL, and MariaDB or MySQL is wanted here",
+            "leads to PostgreSQL, but MariaDB or MySQL is required",
         ),
-        ("{kind: sqlite}", ["--dsn=orders.db"], "no connector reads sqlite"),
+        ("{kind: sqlite}", ["--dsn=orders.db"], "no supported connector reads sqlite"),
     ],
 )
 def test_a_database_is_pruned_as_the_spec_says_or_not_at_all(

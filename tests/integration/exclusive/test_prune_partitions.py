@@ -75,7 +75,7 @@ def test_a_partition_is_not_waited_for(partitioned: Pruner, writer: Connection, 
     add(pipeline, writer, "open")  # which holds the outbox against being changed
     pruned = partitioned.run(wait_seconds=0)
     assert (pruned.deleted, partitioned.rows, partitions(partitioned)) == (6, 0, 3)
-    assert any("outbox_old is in use; its rows go one by one" in report for report in partitioned.reports)
+    assert any("outbox_old is in use; its rows are deleted one by one" in report for report in partitioned.reports)
     writer.commit()
     assert partitioned.rows == 1
 

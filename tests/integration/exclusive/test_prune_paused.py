@@ -16,7 +16,7 @@ def test_nothing_goes_that_the_slot_has_not_confirmed(pruner: Pruner, pipeline: 
         pipeline.write(7)
         pruned = pruner.run(wait_seconds=1)
         assert (pruned.deleted, pruner.rows) == (0, 7)
-        assert "behind the checkpoint" in pruned.verdict.held_back
+        assert "before the checkpoint" in pruned.verdict.held_back
         assert any(report.startswith("wait: up to 1 s for the slot to pass ") for report in pruner.reports)
     finally:
         worker.resume()

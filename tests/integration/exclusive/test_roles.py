@@ -232,12 +232,12 @@ def test_what_a_role_lacks_and_what_it_has_beyond_is_found(granted: Pipeline, tm
     check = ["init", str(spec), "--check", f"--writer-role={writer}", "--dsn", granted.dsn]
     done = run_command(*check, "--migrator-role=nobody")
     assert done.returncode == 3
-    assert f"database {writer}: error DB212: it may not insert on public.outbox_heads." in done.stdout
-    beyond = "it may delete, select (payload) on public.outbox, and need not. Revoke that."
+    assert f"database {writer}: error DB212: the role lacks insert on public.outbox_heads." in done.stdout
+    beyond = "the role does not need delete, select (payload) on public.outbox. Revoke the privilege."
     assert f"database {writer}: warning DB213: {beyond}" in done.stdout
     assert "database nobody: error DB211: the role does not exist." in done.stdout
     done = run_command("init", str(spec), "--check", f"--migrator-role={writer}", "--dsn", granted.dsn)
-    assert f"DB214: it cannot upgrade public.outbox, which belongs to {granted.name}_migrator." in done.stdout
+    assert f"DB214: the role cannot upgrade public.outbox, which belongs to {granted.name}_migrator." in done.stdout
 
 
 def test_a_writer_that_deletes_what_it_inserted_may_delete_and_see_ids(pipeline: Pipeline) -> None:
