@@ -192,10 +192,7 @@ class DatabaseAccessError(DatabaseError):
 class TableNotFoundError(DatabaseError):
     """A table, column or schema that the statement names does not exist."""
 
-    hint = (
-        "Create the tables with `cdc-outbox init`, or those of a consumer with `init --inbox`; or "
-        "correct the table's name."
-    )
+    hint = "Create the tables with `cdc-outbox init` (a consumer's with `init --inbox`), or correct the table's name."
 
 
 class BrokerError(CdcOutboxError):

@@ -90,7 +90,7 @@ def change_line(change: OptionChange) -> str:
 
 def effect_line(effect: Impact) -> str:
     """Return what a change does, in one line."""
-    label = paint(effect.reach, "red" if effect.reach is ImpactLevel.DANGEROUS else None)
+    label = paint(effect.level, "red" if effect.level is ImpactLevel.DANGEROUS else None)
     return f"    {label}: {effect.text}"
 
 
@@ -103,6 +103,6 @@ def _change(change: OptionChange) -> dict[str, Any]:
         "formerly": change.formerly or None,
         "before": before,
         "after": after,
-        "reach": None if effect is None else effect.reach,
+        "level": None if effect is None else effect.level,
         "effect": None if effect is None else effect.text,
     }

@@ -225,7 +225,7 @@ def _pruning(
             yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
         return
     if not kind.reads_binlog:
-        raise ConfigError(f"what is in {kind} is delivered by no publisher that could prove it", field="database.kind")
+        raise ConfigError(f"no publisher proves that it delivered rows of {kind}", field="database.kind")
     if client is None:
         raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is required.")
     with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):

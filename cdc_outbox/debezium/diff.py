@@ -38,7 +38,7 @@ class OptionChange:
     @property
     def is_dangerous(self) -> bool:
         """Whether a deployment makes it only with ``--replace``."""
-        return self.effect is not None and self.effect.reach is ImpactLevel.DANGEROUS
+        return self.effect is not None and self.effect.level is ImpactLevel.DANGEROUS
 
     @property
     def shown(self) -> tuple[str | None, str | None]:

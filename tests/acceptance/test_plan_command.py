@@ -72,7 +72,7 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     found = json.loads(run_command("plan", str(spec), "--output=json", env=env).stdout)
     [pipeline] = found["pipelines"]
     assert (found["kind"], pipeline["name"], pipeline["state"]) == ("Plan", running.name, "differs")
-    assert {change["reach"] for change in pipeline["changes"]} == {"connector", "dangerous"}
+    assert {change["level"] for change in pipeline["changes"]} == {"connector", "dangerous"}
 
     for more in ([], ["--dry-run"]):
         refused = run_command("deploy-connector", str(spec), *more, env=env)

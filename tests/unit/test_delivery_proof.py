@@ -86,7 +86,7 @@ def test_a_slot_of_the_outbox_proves_as_far_as_it_confirmed() -> None:
         (replace(SLOT, plugin="test_decoding"), "has the plugin test_decoding"),
         (replace(SLOT, plugin="", database=""), "is a physical slot"),
         (replace(SLOT, database="shipping"), "belongs to the database 'shipping', not to 'orders'"),
-        (replace(SLOT, wal_status="lost"), "is lost: WAL that it needs is gone"),
+        (replace(SLOT, wal_status="lost"), "is lost: WAL that it needs was removed"),
         (replace(SLOT, wal_status="lost", invalidation="idle_timeout"), "is lost (idle_timeout)"),
         (replace(SLOT, confirmed=None), "confirms nothing"),
     ],

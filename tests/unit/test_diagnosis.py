@@ -42,7 +42,7 @@ CASES = (
     (f"{PSQL}Connection to db:5432 refused. Check that", "cannot reach the database", "listen_addresses"),
     (
         f"{PSQL}The connection attempt failed.\nCaused by: {JAVA}.net.UnknownHostException: db.x",
-        "the host db.x",
+        "the host name db.x",
         "worker",
     ),
     (

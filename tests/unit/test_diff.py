@@ -93,7 +93,7 @@ def test_what_loses_repeats_or_reorders_events_is_dangerous_either_way(changes: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "reach", "text"),
+    ("changes", "level", "text"),
     [
         ({"poll.interval.ms": "5"}, ImpactLevel.CONNECTOR, "sooner or later"),
         ({"database.password": "${env:OTHER}"}, ImpactLevel.CONNECTOR, "logs in otherwise"),
@@ -106,10 +106,10 @@ def test_what_loses_repeats_or_reorders_events_is_dangerous_either_way(changes: 
         ({"slot.drop.on.stop": "true"}, ImpactLevel.CONNECTOR, "Nothing is known"),
     ],
 )
-def test_other_changes_say_what_consumers_notice(changes: Mapping[str, str], reach: ImpactLevel, text: str) -> None:
+def test_other_changes_say_what_consumers_notice(changes: Mapping[str, str], level: ImpactLevel, text: str) -> None:
     [change] = changes_between(RENDERED, changed(changes))
     assert change.effect is not None
-    assert (change.effect.reach, text in change.effect.text) == (reach, True)
+    assert (change.effect.level, text in change.effect.text) == (level, True)
 
 
 def test_to_stop_looking_at_rows_is_no_danger_and_to_begin_is_one() -> None:

@@ -134,7 +134,7 @@ def test_a_default_that_a_rule_reads_by_is_that_of_a_connector() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "reach"),
+    ("mode", "level"),
     [
         (None, ImpactLevel.CONNECTOR),  # initial
         ("never", ImpactLevel.CONNECTOR),  # of MySQL before 3.6
@@ -148,12 +148,12 @@ def test_a_default_that_a_rule_reads_by_is_that_of_a_connector() -> None:
     ],
 )
 def test_plan_and_adopt_agree_which_snapshot_modes_read_no_rows_once_there_are_offsets(
-    mode: str | None, reach: ImpactLevel
+    mode: str | None, level: ImpactLevel
 ) -> None:
     adopted = adoption_of("snapshot.mode", mode, "no_data")
-    assert impact_of("snapshot.mode", mode, "no_data").reach is reach
+    assert impact_of("snapshot.mode", mode, "no_data").level is level
     assert adopted is not None
-    assert (adopted.reach is ImpactLevel.CONNECTOR) == (reach is ImpactLevel.CONNECTOR)
+    assert (adopted.level is ImpactLevel.CONNECTOR) == (level is ImpactLevel.CONNECTOR)
 
 
 def test_what_stops_reading_rows_is_no_danger_on_a_database_that_keeps_a_history() -> None:

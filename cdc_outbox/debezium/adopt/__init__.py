@@ -163,9 +163,9 @@ class _Draft:
         if impact is None:
             reason = reason_against(difference.key, "", after.options)
             message = f"{option} is not carried over{f': {reason}' if reason else ''}."
-            return self._finding("CC953", Severity.WARNING, option, message, "Look whether anything depends on it.")
+            return self._finding("CC953", Severity.WARNING, option, message, "Check whether anything depends on it.")
         told = impact.text.format(lost=_told(before - now), gained=_told(now - before))
-        return self._finding(*_GRADES[impact.reach], option, f"{option} {told}", impact.remedy)
+        return self._finding(*_GRADES[impact.level], option, f"{option} {told}", impact.remedy)
 
     def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:
         location = self.config.locations(option)

@@ -39,13 +39,13 @@ class Impact:
         when: Of which changes.
     """
 
-    reach: ImpactLevel
+    level: ImpactLevel
     text: str
     remedy: str = ""
     when: Condition = _always
 
 
-SETTLE_FIRST = "Do not deploy the spec before that is settled."
+SETTLE_FIRST = "Resolve this before you deploy the spec."
 
 connector = partial(Impact, ImpactLevel.CONNECTOR)
 messages = partial(Impact, ImpactLevel.MESSAGES)
@@ -57,7 +57,7 @@ class Promise:
     """What an option may not become.
 
     Args:
-        reason: What would happen; completes "… : ".
+        reason: What would happen; completes "…: ".
         code: Of the finding in any configuration, empty if the option is a hazard in an override only.
         kept_by: The values that break nothing; without any, the option itself breaks it.
     """

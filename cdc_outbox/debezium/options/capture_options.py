@@ -15,13 +15,13 @@ from cdc_outbox.debezium.options.behavior import (
 
 _OFF = frozenset({"false", ""})
 _FAIL = frozenset({"fail", ""})
-_LEFT_OUT = Promise("the outbox could be left out")
-_ELSEWHERE = dangerous("Events are read from elsewhere: what is written where they were read is left out.")
+_LEFT_OUT = Promise("the outbox might not be captured")
+_ELSEWHERE = dangerous("The connector captures another source; events written to the present one are not published.")
 _LOGS_IN_ELSEWHERE = dangerous(
-    "cannot be said in a spec, and the connector would log in elsewhere.", "Correct database."
+    "has no counterpart in a spec, and the connector would connect to another database.", "Correct database."
 )
 _INSERTS_ALONE = connector(
-    "is what the spec decides: no update, deletion or truncation reaches the router, which publishes none of them."
+    "is set by the spec: the connector skips updates, deletions and truncations, which the router never publishes."
 )
 
 
@@ -42,38 +42,40 @@ CAPTURE_OPTIONS = (
     OptionBehavior(
         "topic.prefix",
         changed=dangerous(
-            "Connect keeps offsets under it: the connector begins anew at its slot, and events may come twice."
+            "Connect stores offsets by topic prefix: the connector starts again at its slot, and may publish events "
+            "twice."
         ),
     ),
     OptionBehavior(
         "name",
         "topic.prefix",
         adopted=dangerous(
-            "cannot be a name in a spec, and Connect keeps the offsets under it: the connector would begin anew.",
+            "is not a valid name in a spec, and Connect stores offsets by it: the connector would start without "
+            "offsets.",
             SETTLE_FIRST,
         ),
     ),
-    OptionBehavior(
-        "connector.class", changed=dangerous("Another connector reads nothing that this one's offsets speak of.")
-    ),
-    OptionBehavior("tasks.max", promise=Promise("a slot has one reader")),
+    OptionBehavior("connector.class", changed=dangerous("Another connector class cannot use the stored offsets.")),
+    OptionBehavior("tasks.max", promise=Promise("only one task can read a slot")),
     OptionBehavior(
         "database.hostname",
         "database.port",
         "database.dbname",
         changed=connector(
-            "The connector reads another server or database, unless it is the same by another name; slot and "
-            "offset are compared before."
+            "The connector reads another server or database, unless this is another name of the same one; slot and "
+            "offset are compared first."
         ),
     ),
     OptionBehavior(
-        "database.password", adopted=messages("is not set; in the spec a reference stands for one.", when=unset)
+        "database.password", adopted=messages("is not set; the spec contains a reference to it.", when=unset)
     ),
-    OptionBehavior("database.server.id", adopted=connector("gets a number, made of the pipeline's name.", when=unset)),
+    OptionBehavior(
+        "database.server.id", adopted=connector("is set to a number derived from the pipeline's name.", when=unset)
+    ),
     OptionBehavior("database.exclude.list", "database.include.list", promise=_LEFT_OUT),
     OptionBehavior(
         "database.",
-        changed=connector("The connector logs in otherwise; messages stay as they are."),
+        changed=connector("The connector connects differently; messages do not change."),
         adopted=_LOGS_IN_ELSEWHERE,
     ),
     OptionBehavior("mongodb.", adopted=_LOGS_IN_ELSEWHERE),
@@ -81,56 +83,54 @@ CAPTURE_OPTIONS = (
     OptionBehavior(
         "slot.name",
         changed=dangerous(
-            "What only the old slot holds is not published, and the old slot keeps WAL until it is dropped."
+            "Events that only the old slot holds are not published, and the old slot retains WAL until it is dropped."
         ),
-        adopted=dangerous("cannot be said in a spec, and another slot does not hold what this one does.", SETTLE_FIRST),
+        adopted=dangerous(
+            "has no counterpart in a spec, and another slot lacks the events that this slot holds.", SETTLE_FIRST
+        ),
     ),
     OptionBehavior(
         "slot.drop.on.stop",
-        promise=Promise("what is committed while the connector is stopped would be lost", "CC608", kept_by=_OFF),
+        promise=Promise("events committed while the connector is stopped would be lost", "CC608", kept_by=_OFF),
     ),
     OptionBehavior("slot.stream.params", promise=Promise("the spec decides what the slot sends")),
     OptionBehavior(
         "plugin.name",
-        changed=dangerous("A slot can be read only by the plugin that it was made with: the task fails."),
+        changed=dangerous("Only the plugin that created a slot can read it: the task fails."),
         adopted=dangerous(
-            "becomes pgoutput, and a slot can be read only by the plugin that it was made with.",
-            "Let the writers rest until the slot is read to its end, drop it, and deploy with --earlier-events skip.",
+            "becomes pgoutput, and only the plugin that created a slot can read it.",
+            "Stop the writers until the slot is read to its end, drop the slot, and deploy with --earlier-events skip.",
         ),
     ),
     OptionBehavior(
         "publication.name",
         changed=dangerous(
-            "What the other publication lacks, or lacked when it was written, is left out without a word."
+            "Changes that the other publication did not contain when they were written are not published, without an "
+            "error."
         ),
     ),
     OptionBehavior(
         "publication.autocreate.mode",
-        adopted=connector("becomes disabled: the publication has to be there, as it is where the connector ran."),
+        adopted=connector("becomes disabled: the publication must exist, as it does if the connector ran before."),
     ),
     OptionBehavior(
         "offset.mismatch.strategy",
-        adopted=connector(
-            "becomes no_validation: where slot and offset do not fit, Debezium moves neither to the other."
-        ),
+        adopted=connector("becomes no_validation: if slot and offset differ, Debezium moves neither of them."),
     ),
     OptionBehavior(
         "flush.lsn.source",
-        promise=Promise(
-            "the slot would hold back WAL until the disk is full", "CC609", kept_by=frozenset({"true", ""})
-        ),
+        promise=Promise("the slot would retain WAL until the disk is full", "CC609", kept_by=frozenset({"true", ""})),
     ),
     OptionBehavior(
-        "lsn.flush.", promise=Promise("the slot would hold back WAL until the disk is full, or give it up too early")
+        "lsn.flush.", promise=Promise("the slot would retain WAL until the disk is full, or release it too early")
     ),
     OptionBehavior(
         "table.include.list",
         "collection.include.list",
         changed=_ELSEWHERE,
         adopted=dangerous(
-            "is read differently: a spec's connector captures one table, the outbox.",
-            "Keep a connector of its own for what else is captured, and name the outbox in outbox.table if "
-            "it is another.",
+            "is different: a spec's connector captures one table, the outbox.",
+            "Capture other tables with another connector; set outbox.table if the outbox is another table.",
         ),
     ),
     OptionBehavior(
@@ -146,7 +146,7 @@ CAPTURE_OPTIONS = (
         "message.prefix",
         promise=Promise("the spec decides which messages are events"),
         adopted=connector(
-            "is what the spec decides: logical messages, which are no events of a table, are published nowhere.",
+            "is set by the spec: logical messages, which are not rows of a table, are not published.",
             when=unset,
         ),
     ),
@@ -154,29 +154,23 @@ CAPTURE_OPTIONS = (
         "capture.",
         promise=Promise("the spec decides which changes are read"),
         adopted=messages(
-            "is what the spec decides: one database, and each change as it was written.",
-            "Where the connector read more than that, look whether it goes on from its offset before the old "
-            "one is gone.",
+            "is set by the spec: one database, and each change as it was written.",
+            "If the old connector captured more, check that the new one continues from its offset before you delete "
+            "the old one.",
         ),
     ),
-    OptionBehavior("cursor.pipeline", promise=Promise("changes could be left out, or become others")),
-    OptionBehavior("cursor.oversize.", promise=Promise("a change that is too large would be skipped without a word")),
-    OptionBehavior(
-        "gtid.source.", promise=Promise("transactions that came from some servers would be left out without a word")
-    ),
+    OptionBehavior("cursor.pipeline", promise=Promise("changes could be dropped or altered")),
+    OptionBehavior("cursor.oversize.", promise=Promise("a change that is too large would be skipped without an error")),
+    OptionBehavior("gtid.source.", promise=Promise("transactions from some servers would be skipped without an error")),
     OptionBehavior(
         "log.mining.transaction.retention.ms",
-        promise=Promise("a transaction that lasts longer would be given up, and its events"),
+        promise=Promise("a transaction that lasts longer would be discarded with its events"),
     ),
-    OptionBehavior(
-        "provide.transaction.metadata", promise=Promise("events get lost at a restart with it (Debezium dbz#76)")
-    ),
+    OptionBehavior("provide.transaction.metadata", promise=Promise("it loses events at a restart (Debezium dbz#76)")),
     OptionBehavior(
         "skipped.operations",
         adopted=(
-            dangerous(
-                "left out inserts, which are the events: they are published from now on.", when=_left_out_inserts
-            ),
+            dangerous("skipped inserts, which are the events: they are published from now on.", when=_left_out_inserts),
             _INSERTS_ALONE,
         ),
     ),
@@ -185,23 +179,23 @@ CAPTURE_OPTIONS = (
     OptionBehavior(
         "snapshot.mode.configuration.based",
         "snapshot.mode.custom.name",
-        adopted=messages("goes with its snapshot mode, which becomes no_data: it says nothing any more."),
+        adopted=messages("belongs to its snapshot mode, which becomes no_data: it has no effect any more."),
     ),
     OptionBehavior(
         "snapshot.mode",
-        promise=Promise("the spec decides it"),
+        promise=Promise("the spec decides the snapshot mode"),
         changed=(
             connector(
-                "A connector that has offsets goes on as before; without them it reads no rows, and deploy asks "
-                "what is to become of those that no slot holds.",
+                "A connector with offsets continues as before; without offsets it reads no rows, and "
+                "deploy-connector asks whether to publish rows that no slot holds.",
                 when=_stops_reading_rows,
             ),
-            dangerous("A start may publish rows again, or leave some out for good."),
+            dangerous("A start may publish rows again, or never publish some of them."),
         ),
         adopted=(
             connector(
-                "becomes no_data: a connector that has offsets goes on as before, and one that has none reads no rows.",
-                "On PostgreSQL deploy-connector asks what is to become of rows that were never published.",
+                "becomes no_data: a connector with offsets continues as before, and one without offsets reads no rows.",
+                "On PostgreSQL deploy-connector asks whether to publish rows that were never published.",
                 when=_stops_reading_rows,
             ),
             messages("becomes no_data: a start no longer publishes rows of the table again."),
@@ -209,11 +203,11 @@ CAPTURE_OPTIONS = (
     ),
     OptionBehavior(
         "snapshot.locking.mode",
-        adopted=connector("is what the spec decides: a first start takes no lock, and no rows."),
+        adopted=connector("is set by the spec: a first start takes no lock and reads no rows."),
     ),
     OptionBehavior(
         "snapshot.include.collection.list",
-        promise=Promise("the outbox could be left out when its events are published again"),
+        promise=Promise("the outbox might be skipped when its events are published again"),
     ),
     OptionBehavior(
         "snapshot.query.mode",
@@ -230,74 +224,73 @@ CAPTURE_OPTIONS = (
     ),
     OptionBehavior(
         "event.deserialization.failure.handling.mode",
-        promise=Promise("what cannot be read would be skipped without a word", "CC202", kept_by=_FAIL),
+        promise=Promise("changes that cannot be read would be skipped without an error", "CC202", kept_by=_FAIL),
     ),
     OptionBehavior(
         "event.processing.failure.handling.mode",
-        promise=Promise("what cannot be processed would be skipped without a word", "CC202", kept_by=_FAIL),
+        promise=Promise("changes that cannot be processed would be skipped without an error", "CC202", kept_by=_FAIL),
     ),
     OptionBehavior(
         "inconsistent.schema.handling.mode",
         promise=Promise(
-            "rows that do not fit the known schema would be skipped without a word", "CC202", kept_by=_FAIL
+            "rows that do not fit the known schema would be skipped without an error", "CC202", kept_by=_FAIL
         ),
     ),
     OptionBehavior("binary.handling.mode", promise=Promise("the columns would reach the router as another type")),
     OptionBehavior("column.", promise=Promise("the router would miss a column, or find another value in it")),
     OptionBehavior("field.exclude.list", "field.renames", promise=Promise("the router would miss a field")),
     OptionBehavior("field.name.adjustment.mode", promise=Promise("the router would not find the columns")),
-    OptionBehavior("schema.name.adjustment.mode", promise=Promise("the router would not find what it looks for")),
-    OptionBehavior("time.precision.mode", promise=Promise("the router would not understand the time of an event")),
-    OptionBehavior("post.processors", promise=Promise("the spec decides what becomes of a row")),
+    OptionBehavior("schema.name.adjustment.mode", promise=Promise("the router would not find its fields")),
+    OptionBehavior("time.precision.mode", promise=Promise("the router could not read the time of an event")),
+    OptionBehavior("post.processors", promise=Promise("the spec decides how a row becomes a message")),
     OptionBehavior(
         "lob.enabled",
-        adopted=messages("becomes true: payloads in large columns come with their values, also where they did not."),
+        adopted=messages("becomes true: payloads in large columns now arrive with their values."),
     ),
     # What the connector remembers.
     OptionBehavior(
         "include.schema.changes",
-        adopted=connector("becomes false: changes of the schema no longer have a topic of their own."),
+        adopted=connector("becomes false: schema changes are no longer published to a topic."),
     ),
     OptionBehavior(
         "schema.history.internal.store.only.captured.tables.ddl",
-        adopted=connector("becomes true: the history keeps the outbox alone from now on."),
+        adopted=connector("becomes true: from now on the history contains only the outbox."),
     ),
     OptionBehavior(
         "schema.history.internal.skip.unparseable.ddl",
-        promise=Promise("after a statement that was skipped, rows would be read wrongly"),
+        promise=Promise("after a skipped statement, rows would be read wrongly"),
     ),
     OptionBehavior(
         "schema.history.internal",
         adopted=dangerous(
-            "cannot be said in a spec, and without its history the connector does not go on.", SETTLE_FIRST
+            "has no counterpart in a spec, and the connector does not start without its history.", SETTLE_FIRST
         ),
     ),
     # How often it looks.
     OptionBehavior(
         "heartbeat.interval.ms",
-        override=between(100, 600_000, "0 would let an idle outbox hold back WAL until the disk is full"),
+        override=between(100, 600_000, "with 0 the slot of an idle outbox would retain WAL until the disk is full"),
     ),
     OptionBehavior(
         "heartbeat.",
-        changed=connector("The slot moves on more or less often while events rest."),
+        changed=connector("The slot advances more or less often while no events are written."),
         adopted=connector(
-            "is what the spec decides: a heartbeat every ten seconds, beside the events, moves the offset "
-            "while they rest."
+            "is set by the spec: a heartbeat every ten seconds advances the offset while no events are written."
         ),
     ),
     OptionBehavior(
         "poll.interval.ms",
-        override=between(1, 60_000, "0 would keep a core busy, and more than a minute looks like a standstill"),
+        override=between(1, 60_000, "0 would keep a core busy, and more than a minute looks like a failure"),
     ),
     OptionBehavior(
-        "producer.override.linger.ms", override=between(0, 60_000, "more than a minute looks like a standstill")
+        "producer.override.linger.ms", override=between(0, 60_000, "more than a minute looks like a failure")
     ),
     OptionBehavior(
         "poll.interval.ms",
         "producer.override.linger.ms",
         "max.batch.size",
         "max.queue.size",
-        changed=connector("Events arrive sooner or later than now; messages stay as they are."),
+        changed=connector("Events arrive sooner or later than now; messages do not change."),
     ),
 )
 """What is known of each; of several entries that cover an option, the first that has a word for what is asked."""

@@ -4,7 +4,7 @@ from cdc_outbox.debezium.options.behavior import OptionBehavior, Promise, connec
 from cdc_outbox.debezium.options.router_options import OTHER_PARTITIONS
 from cdc_outbox.finding import Severity
 
-COMPACTION = "compaction keeps one event an aggregate and drops the rest"
+COMPACTION = "compaction keeps only the newest event of each aggregate"
 
 
 def _only_deletes(value: str) -> str:
@@ -15,13 +15,15 @@ KAFKA_OPTIONS = (
     OptionBehavior(
         "errors.tolerance",
         promise=Promise(
-            "what cannot be converted would be skipped without a word", "CC201", kept_by=frozenset({"none", ""})
+            "records that cannot be converted would be skipped without an error",
+            "CC201",
+            kept_by=frozenset({"none", ""}),
         ),
     ),
     OptionBehavior(
         "producer.override.acks",
         promise=Promise(
-            "an event could be lost with the broker that alone had it", "CC203", kept_by=frozenset({"all", "-1", ""})
+            "an event could be lost with the only broker that holds it", "CC203", kept_by=frozenset({"all", "-1", ""})
         ),
     ),
     OptionBehavior(
@@ -48,27 +50,27 @@ KAFKA_OPTIONS = (
         "producer.override.value.serializer", promise=Promise("consumers could not read the events", "CC207")
     ),
     OptionBehavior(
-        "producer.override.transactional.id", promise=Promise("the producer is Connect's to set up", "CC207")
+        "producer.override.transactional.id", promise=Promise("Connect itself configures its producer", "CC207")
     ),
     OptionBehavior(
         "producer.override.partitioner.",
-        promise=Promise("an aggregate's events would not stay in one partition"),
+        promise=Promise("events of one aggregate would go to different partitions"),
         changed=dangerous(OTHER_PARTITIONS),
     ),
     OptionBehavior("topic.creation.<group>.cleanup.policy", override=_only_deletes),
     OptionBehavior(
         "topic.creation.default.",
         adopted=connector(
-            "is set, for topics that do not exist yet; those that do stay as they are.",
-            "Correct topics in the spec if new ones are to be made otherwise.",
+            "is set for new topics; existing topics do not change.",
+            "Correct topics in the spec if new topics need other settings.",
             when=unset,
         ),
     ),
     OptionBehavior(
         "topic.creation.",
-        changed=connector("Topics that do not exist yet are made otherwise; those that do stay as they are."),
+        changed=connector("New topics get other settings; existing topics do not change."),
     ),
     OptionBehavior(
-        "topic.heartbeat.", "transaction.", changed=connector("Topics beside the events' change, not theirs.")
+        "topic.heartbeat.", "transaction.", changed=connector("Only the topics of heartbeats and transactions change.")
     ),
 )

@@ -12,26 +12,24 @@ from cdc_outbox.debezium.options.behavior import (
     unset,
 )
 
-_BOTH_FORMS = "Let consumers read both forms first."
-_PASSED_OVER = "Consumers that pass over headers which they do not know notice nothing."
-_DO_WITHOUT = "Let consumers do without, or name columns and headers in outbox so that they are the same."
+_BOTH_FORMS = "First make the consumers read both forms."
+_PASSED_OVER = "Consumers that ignore unknown headers are not affected."
+_DO_WITHOUT = "Make the consumers work without them, or set the same columns and headers in outbox."
 
 _OTHER_KEYS = dangerous(
-    "Keys become other bytes: events of one aggregate go to another partition from now on, where they may be read "
-    "before the earlier ones."
+    "Keys have other bytes: from now on, events of one aggregate go to another partition and may be read before "
+    "earlier ones."
 )
-OTHER_PARTITIONS = (
-    "Events of one aggregate go to another partition from now on, where they may be read before the earlier ones."
-)
+OTHER_PARTITIONS = "From now on, events of one aggregate go to another partition and may be read before earlier ones."
 _OTHER_VALUES = messages(
-    "Messages written from now on have another form; consumers must take both, for the topic keeps the old."
+    "Messages written from now on have another form; consumers must read both, because the topic keeps the old ones."
 )
 _WORKERS_OWN = messages(
-    "is the worker's own; the spec sets the one that its payloads want.",
-    "Nothing changes if that is the worker's too: look at its properties.",
+    "is not set, so that the worker's value counts; the spec sets the value that its payloads need.",
+    "Nothing changes if the worker's value is the same: check its properties.",
     when=unset,
 )
-_A_ROW = Promise("the spec decides what becomes of a row")
+_A_ROW = Promise("the spec decides how a row becomes a message")
 _PLACEMENTS = router("table.fields.additional.placement", "collection.fields.additional.placement")
 
 
@@ -68,20 +66,20 @@ ROUTER_OPTIONS = (
         changed=(
             dangerous(OTHER_PARTITIONS, when=_moves_partition),
             messages(
-                "Messages lose a header or a field, or it is called otherwise: consumers that need it park them.",
+                "Messages lose a header or a field, or it gets another name: consumers that need it park them.",
                 when=_loses,
             ),
-            messages("Messages get more headers or fields; consumers that do not know them pass them over."),
+            messages("Messages get more headers or fields; consumers that do not know them ignore them."),
         ),
         adopted=(
             dangerous(
-                "cannot be said so in a spec: messages lose {lost}, and messages get {gained} more.",
+                "cannot be expressed in a spec: messages lose {lost} and additionally get {gained}.",
                 _DO_WITHOUT,
                 when=_loses_and_gains,
             ),
-            dangerous("cannot be said so in a spec: messages lose {lost}.", _DO_WITHOUT, when=_loses),
-            messages("cannot be said so in a spec: messages get {gained} more.", _PASSED_OVER, when=_gains),
-            messages("cannot be said so in a spec: something is placed twice.", _PASSED_OVER),
+            dangerous("cannot be expressed in a spec: messages lose {lost}.", _DO_WITHOUT, when=_loses),
+            messages("cannot be expressed in a spec: messages additionally get {gained}.", _PASSED_OVER, when=_gains),
+            messages("cannot be expressed in a spec: a column is placed twice.", _PASSED_OVER),
         ),
     ),
     OptionBehavior(
@@ -89,55 +87,56 @@ ROUTER_OPTIONS = (
         changed=_OTHER_VALUES,
         adopted=(
             messages(
-                "becomes true: an event without a payload becomes a tombstone, and no message that says null.",
+                "becomes true: an event without a payload becomes a tombstone, not a message with the value null.",
                 when=unset,
             ),
-            messages("cannot be said in a spec: an empty payload stays one, and is no tombstone."),
+            messages("cannot be expressed in a spec: an empty payload stays empty and does not become a tombstone."),
         ),
     ),
     OptionBehavior(
         *router("route.topic."),
         adopted=dangerous(
-            "cannot be said in a spec: events would go to other topics.",
-            "Let consumers read the topics of topics.name, or write it so that they are the same.",
+            "cannot be expressed in a spec: events would go to other topics.",
+            "Make the consumers read the topics of topics.name, or set it so that the topics stay the same.",
         ),
     ),
     OptionBehavior(
         *router("route."),
         changed=dangerous(
-            "Events go to other topics: consumers that do not read those get nothing more, and no error."
+            "Events go to other topics: consumers that do not read them get no more events, and no error."
         ),
     ),
     OptionBehavior(
         *router("predicate"),
-        changed=dangerous("The router sees other records: events may pass it by, to another topic."),
+        changed=dangerous("The router gets other records: events may bypass it, to another topic."),
         adopted=dangerous(
-            "lets the router see other records than the spec's outbox.", "Look whether outbox.table is the right one."
+            "gives the router other records than those of the spec's outbox.",
+            "Check that outbox.table is the right one.",
         ),
     ),
     OptionBehavior(
         *router("table.field.additional.missing", "collection.field.additional.missing"),
-        changed=connector("It counts for rows that lack a column which becomes a header, and for no others."),
+        changed=connector("It only affects rows without a column that becomes a header."),
         adopted=connector(
-            "becomes ignore: a row without a placed column loses that header, instead of stopping the connector."
+            "becomes ignore: a row without a placed column loses that header; it does not stop the connector."
         ),
     ),
     OptionBehavior(
         *router(""),
         changed=_OTHER_VALUES,
-        adopted=dangerous("cannot be said in a spec: messages would be others.", _BOTH_FORMS),
+        adopted=dangerous("cannot be expressed in a spec: messages would change.", _BOTH_FORMS),
     ),
     OptionBehavior(
         "transforms",
         promise=_A_ROW,
-        changed=messages("Another transform sees the messages, or one less does."),
+        changed=messages("The messages go through more or fewer transforms."),
         adopted=dangerous(
-            "does more than a spec's connector, which routes events and leaves them as they are.",
-            "Do in the consumers what the transform does.",
+            "does more than a spec's connector, which routes events without changing them.",
+            "Move the work of the transform to the consumers.",
         ),
     ),
     OptionBehavior("predicates", promise=_A_ROW),
-    OptionBehavior("topic.delimiter", "topic.naming.strategy", promise=Promise("rows would pass the router by")),
+    OptionBehavior("topic.delimiter", "topic.naming.strategy", promise=Promise("rows would bypass the router")),
     OptionBehavior(
         "key.converter",
         promise=Promise("another key puts an aggregate into another partition, and its order is lost"),
@@ -145,24 +144,24 @@ ROUTER_OPTIONS = (
         adopted=(
             _WORKERS_OWN,
             dangerous(
-                "is another one in the spec: keys are other bytes, and an aggregate moves to another partition.",
+                "is different in the spec: keys have other bytes, and an aggregate moves to another partition.",
                 SETTLE_FIRST,
             ),
         ),
     ),
     OptionBehavior(
         "value.converter.delegate.",
-        adopted=connector("is what the spec decides: heartbeats, which are no bytes, pass by it."),
+        adopted=connector("is set by the spec: it applies to heartbeats, whose values are not bytes."),
     ),
     OptionBehavior(
         "value.converter.schemas.enable",
-        adopted=dangerous("becomes false: messages come without a schema around them.", _BOTH_FORMS),
+        adopted=dangerous("becomes false: messages have no schema around them.", _BOTH_FORMS),
     ),
     OptionBehavior(
         "value.converter",
         promise=Promise("consumers could not read the events"),
         changed=_OTHER_VALUES,
-        adopted=(_WORKERS_OWN, dangerous("is another one in the spec: messages have other bytes.", _BOTH_FORMS)),
+        adopted=(_WORKERS_OWN, dangerous("is different in the spec: messages have other bytes.", _BOTH_FORMS)),
     ),
     OptionBehavior(
         "header.converter",
