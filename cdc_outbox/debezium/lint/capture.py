@@ -70,7 +70,7 @@ def pattern_for_several_tables(config: Config, router: Router) -> Hits:
         several = [*reaching, *several] if len(reaching) + len(several) > 1 else []
     if config.kind and several:
         message = (
-            f"{several[0]} may match a table that is not an outbox, and the first row of such a table fails the task."
+            f"{several[0]} may match a table that is not an outbox, and the first row of this table fails the task."
         )
         yield Hit(config.kind.include_list, message, _NARROW)
 

@@ -93,7 +93,7 @@ def locking_snapshot(config: Config) -> Hits:
 @book.rule("CC802", NOTE, DatabaseKind.ORACLE)
 def large_payload(config: Config) -> Hits:
     if config.routers and not config.on("lob.enabled"):
-        message = "CLOB and BLOB columns are read without their values: such a payload is lost."
+        message = "CLOB and BLOB columns are read without their values: a payload in one is lost."
         yield Hit("lob.enabled", message, "Use VARCHAR2 for the payload, or set the option to true.")
 
 
