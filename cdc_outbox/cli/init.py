@@ -191,7 +191,7 @@ def _script(wanted: Wanted, *, creates: bool, grants: bool, prints_json: bool) -
         has_no_condition = wanted.spec is not None and not dialect.features.adds_missing_columns
         known = wanted.spec.outbox.header_columns if wanted.spec is not None and has_no_condition else ()
         parts += map(script, wanted.components)
-        parts += (f"{statement.rstrip(';')};" for statement in wanted.statements(known))
+        parts += (f"{statement};" for statement in wanted.statements(known))
         if has_no_condition:
             parts.append(
                 comment(

@@ -102,7 +102,7 @@ class InboxTable:
         return self.parked, self.holes, self.epochs, self.starts, self.purges
 
     def names(self) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call ``{inbox}``, ``{watermarks}``, ``{parked}`` and so on."""
+        """Return what the statements in ``sql/`` call the inbox, its watermarks and so on."""
         return {
             "inbox": self.table.quoted,
             "rest": self.rest.quoted,
@@ -112,7 +112,6 @@ class InboxTable:
             "epochs": self.epochs.quoted,
             "starts": self.starts.quoted,
             "purges": self.purges.quoted,
-            **{f"{column}_bytes": str(size) for column, size in self.dialect.features.key_bytes.items()},
         }
 
 

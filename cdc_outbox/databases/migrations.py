@@ -279,7 +279,7 @@ def find_version(execute: Execute, component: Component) -> int | None:
 
 def script(component: Component) -> str:
     """Return the whole way to the newest version as SQL text that may be run again and again."""
-    return "\n\n".join([comment(component.name), *(f"{sql.rstrip(';')};" for sql in script_statements(component))])
+    return "\n\n".join([comment(component.name), *(f"{sql};" for sql in script_statements(component))])
 
 
 def script_statements(component: Component) -> list[str]:

@@ -40,15 +40,6 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def dollar_quoted(body: str) -> str:
-    """Quote a block of PL/pgSQL with a tag that does not occur in it, whatever the tables are called."""
-    tag, number = "$$", 0
-    while tag in body:
-        number += 1
-        tag = f"$q{number}$"
-    return f"{tag}\n{body}\n{tag}"
-
-
 def derived_name(name: str, suffix: str) -> str:
     """Return ``name_suffix``, shortened by a hash where it would pass 63 bytes."""
     whole = f"{name}_{suffix}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.migrations import Component
-from cdc_outbox.databases.quoting import dollar_quoted, literal, quote, refuse_controls
+from cdc_outbox.databases.quoting import literal, quote, refuse_controls
 from cdc_outbox.databases.sql import comment, load
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.finding import Finding, Location, Severity
@@ -81,26 +81,26 @@ class Role:
             "role": quote(self.name),
             "role_literal": literal(self.name),
             "attributes": self.attributes,
-            "on_database": "connect, create" if creates else "connect",
+            "grant_literal": literal(f"grant connect{', create' * creates} on database %I to %I"),
             "on_schema": "usage, create" if creates else "usage",
             "publication": quote(self.owns_publication or "none"),
             "publication_literal": literal(self.owns_publication or "none"),
         }
         named = (*self.tables, *self.owns, *self.calls)
         schemas = dict.fromkeys(quote(table.schema) for table in named if table.schema is not None)
-        yield _block("create_role", names)
+        yield _statement("create_role", names)
         for schema in schemas:
             yield _statement("use_schema", {**names, "schema": schema})
         yield from self._grants(names)
         for function in self.calls:
             yield _statement("let_call", {**names, "function": function.quoted})
         for function in self.owns_functions:
-            yield _block("own_function", {**names, "function_literal": literal(function.quoted)})
+            yield _statement("own_function", {**names, "function_literal": literal(function.quoted)})
         if self.owns:
             tables = ", ".join(literal(table.quoted) for table in self.owns)
-            yield _block("own_tables", {**names, "table_literals": tables})
+            yield _statement("own_tables", {**names, "table_literals": tables})
         if self.owns_publication is not None:
-            yield _block("own_publication", names)
+            yield _statement("own_publication", names)
         if self.member_of is not None:
             yield _statement("join", {**names, "other": quote(self.member_of)})
 
@@ -241,8 +241,4 @@ def roles_script(roles: Iterable[tuple[str, Role]]) -> str:
 
 
 def _statement(name: str, names: Mapping[str, str], dialect: Dialect = Dialect.POSTGRESQL) -> str:
-    return load(dialect, "roles")[name].render(names)
-
-
-def _block(name: str, names: Mapping[str, str]) -> str:
-    return f"do {dollar_quoted(_statement(name, names))};"
+    return f"{load(dialect, 'roles')[name].render(names)};"

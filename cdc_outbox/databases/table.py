@@ -229,7 +229,7 @@ class OutboxTable:
         return tuple(columns[role] for role in ("sequence", "source", "created_at") if role in columns)
 
     def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call ``{outbox}``, ``{heads}``, the columns and lists of them."""
+        """Return what the statements in ``sql/`` call outbox, heads, the columns and lists of them."""
         quote, features, table = dialect.quote, dialect.features, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
         headers = {column: quote(column) for column in self.header_columns}
@@ -238,11 +238,12 @@ class OutboxTable:
             "heads": table.sibling("heads").quoted,
             "checkpoints": table.sibling("checkpoints").quoted,
             "schema": "" if table.schema is None else quote(table.schema),
-            "header_columns": "".join(f", {column}" for column in headers.values()),
-            "header_fields": "".join(f", given.headers ->> '{column}'" for column in headers),
-            "header_definitions": "".join(f",\n    {column} {features.header_type}" for column in headers.values()),
+            "header_columns": ", ".join(headers.values()),
+            "header_fields": ", ".join(f"given.headers ->> '{column}'" for column in headers),
+            # The type of the last one stands behind it.
+            "header_definitions": f" {features.header_type},\n    ".join(headers.values()),
             "rest": table.sibling("rest").quoted,
-            "partitioning": "" if self.partitions is None else f" partition by range ({columns['id']})",
+            "partitioned": "" if self.partitions is None else "yes",
             "in_order": _in_order(columns),
             "returned": ", ".join(
                 (
@@ -251,6 +252,8 @@ class OutboxTable:
                     features.time_text(columns["created_at"]) if "created_at" in columns else "null",
                 )
             ),
+            "stores_json": "yes" if self.payload_type.stored is PayloadType.JSON else "",
+            "stores_bytes": "yes" if self.payload_type.stored is PayloadType.BYTES else "",
             "payload_type": features.payload_types[self.payload_type.stored],
             "payload_input": _PAYLOAD_INPUTS[self.payload_type.stored],
             "payload_decoded": _PAYLOADS_DECODED[self.payload_type.stored],
@@ -264,6 +267,6 @@ _PAYLOADS_DECODED = {PayloadType.JSON: "cast(payload as json)", PayloadType.BYTE
 
 
 def _in_order(columns: Mapping[str, str]) -> str:
-    """Return the clause that sorts rows as they were written, empty where no column tells."""
+    """Return by what rows are sorted as they were written, empty where no column tells."""
     keys = [f"{columns[role]} nulls first" for role in ("sequence", "created_at") if role in columns]
-    return f"order by {', '.join(keys)}" if keys else ""
+    return ", ".join(keys)

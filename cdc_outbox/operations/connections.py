@@ -34,7 +34,7 @@ class OpenDatabase:
         self._connection = connection
         self._driver = driver
         self._statements = NamedStatements(driver, file, names)
-        self.names, self.render = self._statements.names, self._statements.render
+        self.names = self._statements.names
 
     def ask(self, statement: str, names: Mapping[str, str] | None = None, /, **parameters: object) -> list[Row]:
         """Execute a statement by its name, step by step, and return the rows of all its steps.

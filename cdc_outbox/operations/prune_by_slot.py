@@ -34,7 +34,7 @@ class RowsByTransaction:
     def __init__(self, database: OpenDatabase, outbox: TableName) -> None:
         self._database = database
         self._outbox = outbox
-        database.names["and_archive"] = ""
+        database.names["archive"] = ""
 
     def archive_to(self, archive: TableName) -> bool:
         """Let what is deleted be kept by the same statement: neither twice nor nowhere."""
@@ -44,7 +44,6 @@ class RowsByTransaction:
         if not exists:
             database.ask("create_archive")
         database.names["archived_columns"] = database.catalog.insertable_columns(self._outbox)
-        database.names["and_archive"] = database.render("archive")
         return not exists
 
     def count(self, checkpoint: Checkpoint[Lsn], before: datetime | None) -> Counts:
@@ -119,7 +118,7 @@ class PartsByTransaction:
             [(gone, young, unproven)] = database.ask("count", names, oldest=checkpoint.oldest, before=_utc(before))
             if young or unproven:
                 return None
-            if names["and_archive"]:
+            if names["archive"]:
                 database.ask("archive_partition", names)
             database.ask("drop_partition", names)
         return int(gone)

@@ -6,7 +6,7 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.databases.migrations import Component, Migration, load_migrations
-from cdc_outbox.databases.quoting import dollar_quoted, literal, quote
+from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.databases.roles import Privilege, Role
 from cdc_outbox.databases.sql import Statement, load
 from cdc_outbox.databases.table import OutboxTable, TableName
@@ -157,7 +157,7 @@ def _missing_table(table: OutboxTable, names: Mapping[str, str]) -> str:
     creates = ";\n".join(statement for step in steps for statement in step.statements)
     last = table.table if table.partitions is None else table.rest
     names = {**table.table.literals(), "last_literal": last.literals()["table_literal"], "creates": creates}
-    return _block(load("postgresql", "outbox_schema")["create_missing_outbox"].render(names))
+    return load("postgresql", "outbox_schema")["create_missing_outbox"].render(names)
 
 
 def publication_statement(table: OutboxTable, publication: str) -> str:
@@ -238,16 +238,15 @@ def _about_publication(name: str, table: OutboxTable, publication: str) -> str:
         **table.table.literals(),
         "publication": quote(publication),
         "publication_literal": literal(publication),
-        "via_root": "" if table.partitions is None else ", publish_via_partition_root = true",
+        "via_root": "" if table.partitions is None else "publish_via_partition_root = true",
         "is_partitioned": "false" if table.partitions is None else "true",
     }
-    return _block(load("postgresql", "outbox_schema")[name].render(names))
+    return load("postgresql", "outbox_schema")[name].render(names)
 
 
 def _heartbeat(table: OutboxTable, names: Mapping[str, str]) -> list[str]:
     """Return the statements that make the function which writes a heartbeat, as this outbox's events are written."""
     files, columns = load("postgresql", "outbox_schema"), table.columns.names()
-    is_message = table.mode is OutboxMode.MESSAGE
     values = {
         "id": "beat.id",
         "aggregate_type": "'heartbeat.' || pipeline",
@@ -266,10 +265,9 @@ def _heartbeat(table: OutboxTable, names: Mapping[str, str]) -> list[str]:
         "heartbeat_payload": _BYTES if table.payload_type.stored is PayloadType.BYTES else "cast(content as json)",
         "heartbeat_fields": ", ".join(f"{literal(column)}, {value}" for column, value in fields),
         "message_prefix": literal(table.message_prefix),
+        "has_table": "yes" if table.mode is not OutboxMode.MESSAGE else "",
+        "emits": "yes" if table.mode is OutboxMode.MESSAGE else "",
     }
-    publish = files["heartbeat_message" if is_message else "heartbeat_row"].render(names)
-    body = files["heartbeat_body"].render({**names, "publish_heartbeat": publish})
-    names["heartbeat_body"] = dollar_quoted(body)
     return [files[name].render(names) for name in ("create_heartbeat", "grant_heartbeat_to_nobody")]
 
 
@@ -286,14 +284,7 @@ def _header_column(table: OutboxTable, column: str, dialect: Dialect) -> list[st
     }
     if "add_column" in files:
         names["add_literal"] = dialect.literal(files["add_column"].render(names))
-    statement = files["add_header_column"]
-    if dialect.features.has_blocks:
-        return [_block(statement.render(names))]
-    return [step.render(names) for step in statement.steps()]
-
-
-def _block(body: str) -> str:
-    return f"do {dollar_quoted(body)};"
+    return [step.render(names) for step in files["add_header_column"].steps()]
 
 
 def _writing(table: OutboxTable, dialect: Dialect) -> Iterator[Privilege]:

@@ -188,7 +188,7 @@ def test_the_task_fails_five_seconds_after_it_ran(release: Release) -> None:
         when={RUNS: Timer(5, write).start},
     )
     done.failed(1, "1 task FAILED. An event is larger than Kafka's limit.", "hint: Raise max.message.bytes")
-    assert "undo       the previous configuration is back" in done.told
+    assert "undo       the previous configuration was restored" in done.told
     assert "runs again as it did" in done.told
     release.runs_as_before()
 
@@ -229,7 +229,7 @@ def test_the_slot_is_in_use(release: Release) -> None:
     """Somebody took it from the connector: Debezium tries again and again, and Connect says RUNNING."""
     with stolen(release):
         done = release.deploy("--timeout=3s")
-    done.failed(1, "another connector or tool reads the slot", "hint: Choose another slot name, or stop what reads it")
+    done.failed(1, "another connector or tool reads the slot", "hint: Choose another slot name, or stop the other process")
     assert "undo       the previous configuration was restored" in done.told
     assert "undo       it does not run with it either" in done.told
     release.runs_as_before()

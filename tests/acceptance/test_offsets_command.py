@@ -52,7 +52,7 @@ def test_offsets_are_set_and_forgotten_and_events_left_out_only_if_somebody_says
     refused = run_command("offsets", "set", name, "--to-offset", end, env=env)
     assert refused.returncode == 1
     assert "are never published" in refused.stderr
-    assert "hint: With --yes it is done all the same." in refused.stderr
+    assert "hint: To do it anyway, add --yes." in refused.stderr
     for nowhere, reason in (("0/1", "no longer holds events before"), ("FFFFFF/0", "the server's log ends at")):
         refused = run_command("offsets", "set", name, "--to-offset", nowhere, "--yes", env=env)
         assert (refused.returncode, reason in refused.stderr) == (1, True)

@@ -172,7 +172,7 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     assert service.effects() == [("2", 1)]
     service.retry_parked()
     assert service.effects() == [("2", 1), ("1", 1), ("2", 1)]
-    assert "wait for the missing ones" in shell.about(service, "parked", "skip", "2", "--note=x", code=1)[1].lower()
+    assert "wait for the missing events" in shell.about(service, "parked", "skip", "2", "--note=x", code=1)[1].lower()
     named = ["baseline", "--aggregate=order/1", "--source=orders.1"]
     expected, summary = shell.about(service, *named, "--dry-run")
     assert expected.splitlines()[1].split() == ["order/1", "orders.1", "1", "2", "2", "1"]
@@ -252,7 +252,7 @@ def test_ids_are_not_forgotten_before_their_events_are(
         (["--consumed-topic", topics["endless"], "--horizon=999d"], 2, f"{topics['endless']} for ever"),
         (["--consumed-topic", topics["endless"], "--horizon=999d", "--accept-shorter-horizon"], 0, ""),
         (["--consumed-topic", "nowhere", "--horizon=999d"], 2, "there is no topic nowhere"),
-        (["--horizon=999d"], 2, "without topics it is not known"),
+        (["--horizon=999d"], 2, "without topics, the horizon cannot be compared"),
         (["--horizon=0d"], 2, "--horizon"),
         (["--horizon=1e9"], 2, "--horizon"),
     ):
@@ -279,7 +279,7 @@ def test_ids_are_not_forgotten_before_the_events_of_every_topic_that_the_inbox_s
         connection.execute(read.encode(), ("billing", "deleted-since", ""))
         shell.run(*purge, code=0, **env)
         # All that it served is gone from these brokers, or they are not the ones that it was read from.
-        assert "without topics it is not known" in refused(*purge[:1], *purge[3:])
+        assert "without topics, the horizon cannot be compared" in refused(*purge[:1], *purge[3:])
         connection.execute(read.encode(), ("billing", topics["endless"], ""))
         for arguments in (purge, [*purge[:1], *purge[3:]], purge[:-1]):
             assert f"{topics['endless']} for ever" in refused(*arguments)

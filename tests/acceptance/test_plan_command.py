@@ -65,7 +65,7 @@ def test_changes_are_told_with_what_they_do(running: Pipeline, folder: Path, env
     assert lines[0] == f"{running.name}: would be changed: change 4 options"
     assert "  ~ latency: poll.interval.ms = 10 -> 5" in lines
     assert any(line.startswith("  ~ topics.name: topic.creation.heartbeat.include: - ") for line in lines)
-    assert "    connector: Events arrive sooner or later than now; messages stay as they are." in lines
+    assert "    connector: Events arrive sooner or later than now; messages do not change." in lines
     assert any(line.startswith("    dangerous: Events go to other topics") for line in lines)
     assert lines[-1] == "  deploy-connector refuses this without --replace"
 
@@ -181,7 +181,7 @@ def test_a_canary_is_seen_in_kafka_and_leaves_no_row(pipeline: Pipeline, tmp_pat
     for _ in range(2):
         done = run_command("deploy-connector", str(spec), "--canary", "--stable-for=0s", env=env)
         assert done.returncode == 0, done.stderr
-        assert f"canary     seen at {pipeline.name}.cdc-outbox.canary[" in done.stderr
+        assert f"canary     reached {pipeline.name}.cdc-outbox.canary[" in done.stderr
     with pipeline.connect() as connection:
         assert connection.execute("select count(*) from outbox").fetchone() == (0,)
 

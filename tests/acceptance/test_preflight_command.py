@@ -36,7 +36,7 @@ def test_several_specs_are_told_apart_and_stdout_is_for_findings(dsn: str, spec:
     done = run_command("preflight", str(spec), str(other), env={"CDC_OUTBOX_DSN": dsn})
     assert (done.returncode, done.stderr) == (1, "1 error, 2 notes\n")
     first, second, third = done.stdout.splitlines()
-    assert first.startswith(f"{spec} {NAME}: note DB601: Connect was not asked")
+    assert first.startswith(f"{spec} {NAME}: note DB601: Connect was not queried")
     assert second.startswith(f"{other} other_outbox: error DB401: the publication does not exist.")
     assert third.startswith(f"{other} other: note DB601")
 

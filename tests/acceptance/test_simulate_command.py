@@ -137,11 +137,11 @@ def test_what_becomes_no_message_is_said() -> None:
         (["--from-table"], "needs --dsn"),
         (["--row", "{"], "not JSON"),
         (["--row", "[]"], "not a JSON object"),
-        (["--row", '{"sequence": "x"}'], "no bigint"),
+        (["--row", '{"sequence": "x"}'], "is not of type bigint"),
         (["--row", "{}", "--set", "x"], "NAME=VALUE"),
         (["--row", "{}", "--debezium", "3"], "in full"),
         (["--row", "{}", "--set", "transforms=other"], "no EventRouter"),
-        (["--row", "{}", "--set", "time.precision.mode=nanoseconds"], "not known"),
+        (["--row", "{}", "--set", "time.precision.mode=nanoseconds"], "is not supported here"),
     ],
 )
 def test_what_cannot_be_simulated_exits_2_with_a_sentence(arguments: list[str], message: str) -> None:

@@ -62,7 +62,7 @@ COMMANDS = [
 def test_a_file_of_the_working_directory_is_not_obeyed(command: list[str], asked: list[Asked]) -> None:
     done = run(*command)
     assert done.returncode == 2
-    assert "cdc-outbox.yaml in the working directory is not trusted" in done.stderr
+    assert "cdc-outbox.yaml in the current folder is not trusted" in done.stderr
     assert "cdc-outbox contexts trust" in done.stderr
     assert asked == []
     assert "evil.so" not in done.stdout + done.stderr

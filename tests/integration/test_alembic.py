@@ -207,7 +207,7 @@ def test_tables_of_an_earlier_release_are_upgraded_by_a_migration(make: Make, tm
     service.declare(METADATA, BLOCKS["python"])
     service.revise()
     service.upgrade()
-    second = {"outbox/0002_note.sql": "-- name: note\nalter table {heads} add column if not exists note text\n"}
+    second = {"outbox/0002_note.sql": '-- name: note\nalter table "{heads}" add column if not exists note text;\n'}
     with planted(tmp_path / "sql", Dialect.POSTGRESQL, second):
         told = service.revise()
         assert "op.upgrade_outbox(first_source='orders.1')" in told

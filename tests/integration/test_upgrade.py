@@ -87,7 +87,7 @@ def test_the_command_says_to_try_again(dsn: str, tmp_path: Path) -> None:
     spec = tmp_path / "orders.yaml"
     spec.write_text(for_any_database(Pipeline.text("orders")))
     assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
-    second = {"outbox/0002_less_room.sql": "-- name: less_room\nalter table {heads} set (fillfactor = 70)\n"}
+    second = {"outbox/0002_less_room.sql": '-- name: less_room\nalter table "{heads}" set (fillfactor = 70);\n'}
     with planted(tmp_path / "sql", Dialect.POSTGRESQL, second), psycopg.connect(dsn) as holder:
         # As a vacuum by hand does.
         holder.execute("lock table public.outbox_heads in share update exclusive mode")

@@ -38,10 +38,11 @@ from tests.support.specs import for_any_database
 COUNTED = """
 -- name: count_runs
 create table if not exists {runs} (component varchar(9));
-insert into {runs} values ('{component}')
+-- then
+insert into {runs} values ('{component}');
 """
 """Not what a migration may do, for it counts what may be repeated."""
-FAILS = "-- name: fail\nselect * from nowhere\n"
+FAILS = "-- name: fail\nselect * from nowhere;\n"
 
 
 def second_version(dialect: Dialect, more: str = "") -> dict[str, str]:
@@ -50,8 +51,9 @@ def second_version(dialect: Dialect, more: str = "") -> dict[str, str]:
     runs = "public.runs" if dialect is Dialect.POSTGRESQL else "runs"
     return {
         f"{component}/0002_add_note.sql": f"-- name: add_note{condition}\nalter table {table} add {column} note text;\n"
-        f"update {table} set note = 'old' where note is null\n{COUNTED.format(component=component, runs=runs)}{more}"
-        for component, table, condition in (("outbox", "{outbox}", " if has_table"), ("inbox", "{watermarks}", ""))
+        f"-- then\nupdate {table} set note = 'old' where note is null;\n"
+        f"{COUNTED.format(component=component, runs=runs)}{more}"
+        for component, table, condition in (("outbox", '"{outbox}"', " if has_table"), ("inbox", '"{watermarks}"', ""))
     }
 
 

@@ -138,12 +138,12 @@ def test_what_a_spec_cannot_say_is_told_with_what_it_means(
         (
             {"transforms.events.route.tombstone.on.empty.payload": "true"},
             "transforms.events.route.tombstone.on.empty.payload",
-            "an empty payload stays one",
+            "an empty payload stays empty",
         ),
         (
             {"transforms.events.table.fields.additional.placement": "kind:header:eventType,kind:header:eventType"},
             "transforms.events.table.fields.additional.placement",
-            "something is placed twice",
+            "a column is placed twice",
         ),
     ],
 )

@@ -87,12 +87,12 @@ def test_no_released_version_changes() -> None:
 
 
 DIGESTS = {
-    "mysql/inbox/0001_initial": "517d82d5fcc5cca3",
-    "mysql/outbox/0001_initial": "b2f780794c95aee7",
-    "postgresql/inbox/0001_initial": "c7198a9cb5e53634",
-    "postgresql/outbox/0001_initial": "27cee7dc25830ffb",
-    "sqlite/inbox/0001_initial": "8d088d765f07d311",
-    "sqlite/outbox/0001_initial": "2e397689ece4a935",
+    "mysql/inbox/0001_initial": "54004d68a0a97ec9",
+    "mysql/outbox/0001_initial": "a00aeae010e8b538",
+    "postgresql/inbox/0001_initial": "5464768367c1eb10",
+    "postgresql/outbox/0001_initial": "dbf1a4158f78615d",
+    "sqlite/inbox/0001_initial": "7b1661e8f25f82a3",
+    "sqlite/outbox/0001_initial": "c8b0742397420320",
 }
 
 
@@ -109,7 +109,7 @@ DIGESTS = {
 )
 @pytest.mark.parametrize("component", ["outbox", "inbox"])
 def test_a_gap_a_duplicate_and_a_wrong_name_are_refused(tmp_path: Path, component: str, name: str, reason: str) -> None:
-    with planted(tmp_path / "sql", Dialect.MYSQL, {f"{component}/{name}": "-- name: x\nselect 1\n"}):
+    with planted(tmp_path / "sql", Dialect.MYSQL, {f"{component}/{name}": "-- name: x\nselect 1;\n"}):
         with pytest.raises(OutboxError, match=re.escape(f"of the {component} on mysql cannot be used: {reason}")):
             load_versions(Dialect.MYSQL, component)
         assert load_versions(Dialect.SQLITE, component)
@@ -119,10 +119,12 @@ def test_a_gap_a_duplicate_and_a_wrong_name_are_refused(tmp_path: Path, componen
     ("text", "reason"),
     [
         ("-- Nothing yet.\n", "no statement"),
-        ("select 1\n-- name: x\nselect 2\n", "one without a name"),
-        ("-- name: x\nselect 1\n-- name: x\nselect 2\n", "a name, or has an invalid line"),
-        ("-- name: x\nselect 1\n-- name: add-note\nselect 2\n", "an invalid line `-- name: …`"),
-        ("-- name: x\nselect 1\n-- name: y if not partitioned\nselect 2\n", "an invalid line `-- name: …`"),
+        ("select 1;\n-- name: x\nselect 2;\n", "one without a name"),
+        ("-- name: x\nselect 1;\n-- name: x\nselect 2;\n", "a name, or has an invalid line"),
+        ("-- name: x\nselect 1;\n-- name: add-note\nselect 2;\n", "an invalid line `-- name: …`"),
+        ("-- name: x\nselect 1;\n-- name: y if not partitioned\nselect 2;\n", "an invalid line `-- name: …`"),
+        ("-- name: x\nselect 1\n", "not end with a semicolon"),
+        ("-- name: x\nselect 1\n-- then\nselect 2;\n", "not end with a semicolon"),
     ],
 )
 def test_a_statement_that_would_get_lost_is_refused(tmp_path: Path, text: str, reason: str) -> None:
@@ -131,8 +133,15 @@ def test_a_statement_that_would_get_lost_is_refused(tmp_path: Path, text: str, r
         load_versions(Dialect.SQLITE, "outbox")
 
 
+def test_no_statement_is_split_at_a_semicolon(tmp_path: Path) -> None:
+    text = "-- name: x\nselect ';\n';\n-- then\nbegin\n    select 1;\nend;\n-- name: y\nselect 2;\n"
+    with planted(tmp_path / "sql", Dialect.SQLITE, {"outbox/0002_note.sql": text}):
+        second = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.SQLITE).migrations[1]
+    assert second.statements == ("select ';\n'", "begin\n    select 1;\nend", "select 2")
+
+
 def test_a_condition_that_nobody_knows_is_refused(tmp_path: Path) -> None:
-    note = {"outbox/0002_note.sql": "-- name: x if has_rows\nselect 1\n"}
+    note = {"outbox/0002_note.sql": "-- name: x if has_rows\nselect 1;\n"}
     with planted(tmp_path / "sql", Dialect.SQLITE, note), pytest.raises(KeyError, match="has_rows"):
         outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.SQLITE)
 
@@ -150,7 +159,7 @@ def test_a_condition_that_nobody_knows_is_refused(tmp_path: Path) -> None:
 )
 def test_a_tables_options_decide_on_statements(tmp_path: Path, table: OutboxTable, runs: list[str]) -> None:
     conditions = ("has_table", "partitioned", "has_heartbeats")
-    text = "-- name: always\nalways\n" + "".join(f"-- name: {each} if {each}\n{each}\n" for each in conditions)
+    text = "-- name: always\nalways;\n" + "".join(f"-- name: {each} if {each}\n{each};\n" for each in conditions)
     with planted(tmp_path / "sql", Dialect.POSTGRESQL, {"outbox/0002_note.sql": text}):
         second = outbox_component(table, first_source="orders.1").migrations[1]
     assert (second.version, second.statements) == (2, tuple(runs))
@@ -158,7 +167,7 @@ def test_a_tables_options_decide_on_statements(tmp_path: Path, table: OutboxTabl
 
 def test_a_table_made_by_a_later_call_has_every_version(tmp_path: Path) -> None:
     """Of the outbox whose mode changes from messages to rows, and of one that SQLite makes anew."""
-    text = "-- name: always\nalter {heads}\n-- name: x if has_table\nalter {outbox}\n"
+    text = '-- name: always\nalter "{heads}";\n-- name: x if has_table\nalter "{outbox}";\n'
     for dialect in (Dialect.POSTGRESQL, Dialect.SQLITE):
         with planted(tmp_path / dialect, dialect, {"outbox/0002_note.sql": text}):
             if dialect is Dialect.POSTGRESQL:
@@ -193,4 +202,4 @@ def test_no_table_name_ends_the_block_that_makes_the_publication() -> None:
     statement = publication_statement(OutboxTable(name="$$; drop table x; $$"), "$q1$")
     tag = statement.removeprefix("do ").partition("\n")[0]
     assert statement.count(tag) == 2
-    assert statement.endswith(f"{tag};")
+    assert statement.endswith(tag)

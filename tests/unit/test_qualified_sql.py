@@ -38,7 +38,7 @@ OTHERS = {
     "an oid and another type": r"[=<>] *pg_catalog\.to_reg|[=<>] *cast\([^()]* as reg\w+\)",
     # A constant without a type would be taken for JSON where an operator was planted for two.
     "a field of JSON": r"->>? *'",
-    "a column whose type the spec's author chose": r"\{(?:id|aggregate_type|aggregate_id|type|source)\} *[<>=]",
+    "a column whose type the spec's author chose": r"\{(?:id|aggregate_type|aggregate_id|type|source)\}\W *[<>=]",
 }
 """Operators that PostgreSQL has for other types than those that they stand between, so that one may be planted."""
 

@@ -10,7 +10,7 @@ from cdc_outbox import ConfigError, OutboxMode, OutboxTable, PayloadType
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.quoting import derived_name, literal, quote
-from cdc_outbox.databases.sql import PYFORMAT, Statement, load
+from cdc_outbox.databases.sql import FOLDER, PYFORMAT, Statement, load
 from cdc_outbox.databases.table import OutboxColumns, TableName
 from cdc_outbox.redaction import has_controls
 
@@ -56,20 +56,54 @@ def test_tables_know_their_siblings() -> None:
 
 
 def test_statements_put_in_names_and_parameters() -> None:
-    statement = Statement("select :value from {table} where a = 'x' and cast(:value as text) = :other")
+    statement = Statement("select :value from `{table}` where a = 'x' and cast(:value as text) = :other")
     assert statement.render({"table": '"t"'}, PYFORMAT) == (
         "select %(value)s from \"t\" where a = 'x' and cast(%(value)s as text) = %(other)s"
     )
 
 
 def test_a_percent_sign_in_a_name_survives_drivers_that_look_for_it() -> None:
-    statement = Statement("select 1 from {table} where a = :a")
+    statement = Statement("select 1 from `{table}` where a = :a")
     assert statement.render({"table": '"100%s"'}, PYFORMAT) == ('select 1 from "100%%s" where a = %(a)s')
     assert statement.render({"table": '"100%s"'}) == 'select 1 from "100%s" where a = :a'
 
 
 def test_braces_and_colons_in_a_name_are_not_read_again() -> None:
-    assert Statement("select 1 from {table}").render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
+    statement = Statement("select 1 from `{table}`")
+    assert statement.render({"table": '"{table}:a"'}, PYFORMAT) == 'select 1 from "{table}:a"'
+
+
+def test_a_part_of_a_constant_an_identifier_or_a_comment_is_no_name() -> None:
+    text = (
+        """select ':a', '{x} it''s', "{x} y", `:a` -- "{x}" :a; \n/* '{x}' :a */ from "t""{x}" /*M! returning :b */"""
+    )
+    rendered = Statement(text).render({"x": "changed"}, PYFORMAT)
+    assert rendered == text.replace(":b", "%(b)s")
+
+
+def test_a_name_without_items_takes_its_comma_along() -> None:
+    statement = Statement('insert into t (id, "{columns}") select :id\n    , "{values}"\nfrom t')
+    assert statement.render({"columns": "a, b", "values": "1, 2"}) == (
+        "insert into t (id, a, b) select :id\n    , 1, 2\nfrom t"
+    )
+    assert statement.render({"columns": "", "values": ""}) == "insert into t (id) select :id\n    \nfrom t"
+    given = statement.with_parameters("values", ["c", "d"])
+    assert given.render({"columns": ""}, PYFORMAT).endswith("select %(id)s\n    , %(c)s, %(d)s\nfrom t")
+
+
+def test_a_region_stands_there_where_its_name_is_not_empty() -> None:
+    statement = Statement('create table t (\n    a int\n    -- if more\n    , "{more}" int\n    -- end\n)')
+    assert statement.render({"more": "b"}) == "create table t (\n    a int\n    , b int\n)"
+    assert statement.render({"more": ""}) == "create table t (\n    a int\n)"
+
+
+def test_a_name_does_not_end_the_block_that_it_stands_in() -> None:
+    statement = Statement("do $$\nbegin\n    perform '{name_literal}';\nend\n$$")
+    assert statement.render({"name_literal": "'a'"}).count("$$") == 2
+    assert statement.render({"name_literal": "'a$$; drop table b'"}) == (
+        "do $q1$\nbegin\n    perform 'a$$; drop table b';\nend\n$q1$"
+    )
+    assert statement.render({"name_literal": "'$$ $q1$'"}).count("$q2$") == 2
 
 
 INBOX_FILES = ("decisions", "remembered", "reset", "inbox", "park", "epochs")
@@ -118,6 +152,15 @@ def test_every_dialect_has_every_statement_of_the_inbox_and_all_its_names(dialec
             assert not re.search(r"\{\w+\}|;\n|%(?!\()", rendered)
 
 
+def test_keys_of_the_inbox_have_the_sizes_that_a_consumer_checks() -> None:
+    sizes = Dialect.MYSQL.features.key_bytes
+    sizes = {**sizes, "aggregatetype": sizes["aggregate_type"], "aggregateid": sizes["aggregate_id"]}
+    [path] = (FOLDER / Dialect.MYSQL / "migrations" / "inbox").iterdir()
+    found = re.findall(r"(\w+) varbinary\((\d+)\)", path.read_text())
+    keys = {(column, int(size)) for column, size in found if column in sizes}
+    assert keys == {(name, sizes[name]) for name in ("event_id", "source", "aggregatetype", "aggregateid")}
+
+
 def test_a_table_is_called_as_its_dialect_calls_it() -> None:
     assert OutboxTable(name="a`b").table_in(Dialect.MYSQL).quoted == "`a``b`"
     assert str(OutboxTable().table_in(Dialect.MYSQL)) == "outbox"
@@ -137,7 +180,7 @@ def test_a_header_column_is_not_one_of_the_events_own() -> None:
 
 
 def test_rows_are_sorted_by_what_the_table_has() -> None:
-    assert OutboxTable().names()["in_order"] == 'order by "sequence" nulls first, "created_at" nulls first'
+    assert OutboxTable().names()["in_order"] == '"sequence" nulls first, "created_at" nulls first'
     bare = OutboxTable(columns=OutboxColumns(sequence=None, source=None, created_at=None))
     assert (bare.names()["in_order"], bare.returned) == ("", ())
 

@@ -251,4 +251,4 @@ def _execute(operations: Operations) -> Execute:
 def _write(operations: Operations, statements: Iterable[str]) -> None:
     # As they are: through SQLAlchemy a colon or a percent sign in a name would mean something else.
     for statement in statements:
-        operations.migration_context.impl.static_output(f"{statement.rstrip(';')};")
+        operations.migration_context.impl.static_output(f"{statement};")

@@ -118,7 +118,7 @@ def is_routed(wanted: OutboxSettings) -> bool:
 
 def _upgrade_statements(wanted: OutboxSettings) -> list[str]:
     later = with_fixed_settings(_later_statements(wanted), wanted.dialect)
-    return [script(wanted.component), *(f"{statement.rstrip(';')};" for statement in later)]
+    return [script(wanted.component), *(f"{statement};" for statement in later)]
 
 
 def _upgrade(wanted: OutboxSettings, connection: AnyConnection) -> None:
@@ -145,7 +145,7 @@ def _drop_statements(wanted: OutboxSettings) -> list[str]:
     statements = with_fixed_settings([*_before_drop(wanted), *drop_statements(wanted.component)], wanted.dialect)
     return [
         comment("migrate reverses it only if none of the tables has rows"),
-        *(f"{sql.rstrip(';')};" for sql in statements),
+        *(f"{sql};" for sql in statements),
     ]
 
 

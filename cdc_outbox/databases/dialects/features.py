@@ -54,7 +54,6 @@ class DialectFeatures:
         has_partitions: Whether a table can be divided by ranges of its ids.
         has_owners: Whether a table has an owner, who alone may change it.
         has_row_locks: Whether writers wait for each other's rows only, and not for the whole database.
-        has_blocks: Whether the statements that look before they act are the body of a ``do``.
         adds_missing_columns: Whether a statement can add a column only where it is missing.
         indexes_have_schemas: Whether an index is created under a name with its schema.
         connector_privileges: What the connector's role may do on the whole server.
@@ -86,7 +85,6 @@ class DialectFeatures:
     has_partitions: bool = False
     has_owners: bool = False
     has_row_locks: bool = True
-    has_blocks: bool = False
     adds_missing_columns: bool = True
     indexes_have_schemas: bool = False
     connector_privileges: tuple[str, ...] = ()

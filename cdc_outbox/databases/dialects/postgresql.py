@@ -26,7 +26,6 @@ FEATURES = DialectFeatures(
     has_publications=True,
     has_partitions=True,
     has_owners=True,
-    has_blocks=True,
     text_change="alter table {table} alter column {column} type text",
     has_arrays=True,
     payload_types={PayloadType.JSON: "json", PayloadType.BYTES: "bytea"},

@@ -34,10 +34,6 @@ class NamedStatements:
         """Return the steps of all statements, for who executes them often."""
         return {name: self.steps(name) for name in self._statements}
 
-    def render(self, name: str) -> str:
-        """Return a statement's text, to stand in another one."""
-        return self._statements[name].render(self.names)
-
     def values(self, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as the dialect takes them.
 

@@ -1,8 +1,20 @@
 """Named statements in ``.sql`` files, one folder a dialect.
 
-``-- name: add`` starts a statement; ``{outbox}`` stands for an identifier that is quoted already, ``:payload`` for
-a parameter. A cast is written ``cast(:id as uuid)``, never ``::``. Nothing else in the text is touched. A step that
+Each file is SQL that an editor reads. ``-- name: add`` starts a statement, which ends with a semicolon; where a dialect
+needs several, to be executed one by one, ``-- then`` stands between them. Nothing is split at a semicolon. A step that
 starts with ``-- unless returned`` is for databases whose earlier step returned no rows.
+
+====================================  ====================================================================
+``"{outbox}"``, in MySQL's backticks  an identifier, or several SQL items: columns, expressions. Where it
+                                      has no item, the comma in front of it goes too
+``'{name_literal}'``                  a constant
+``:payload``                          a parameter; so a cast is written ``cast(:id as uuid)``, never ``::``
+``-- if archive`` … ``-- end``        lines of their own: what is between them stands there where ``archive``
+                                      is not empty
+====================================  ====================================================================
+
+Nothing else in the text is touched, nothing in comments, and nothing that is a part of a constant or an identifier.
+What is between ``$$`` is code like all else.
 
 ``<dialect>/migrations/<component>/0001_initial.sql`` holds the statements of one version of a component's tables. There
 ``-- name: create_rest if partitioned`` starts a statement for some tables only; whoever renders it knows the condition.
@@ -21,8 +33,20 @@ from cdc_outbox.redaction import visible
 FOLDER: Traversable = files(__name__)
 _NAME = re.compile(r"^-- name: (\w+)(?: if (\w+))?\n", re.MULTILINE)
 _VERSION = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
-_FORM = "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration."
-_TOKEN = re.compile(r"\{(\w+)\}|:([a-z_]\w*)")
+_FORM = (
+    "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration, and end "
+    "it with a semicolon."
+)
+_REGION = re.compile(r"^ *-- if (\w+)\n(.*?)^ *-- end$\n?", re.MULTILINE | re.DOTALL)
+_TOKEN = re.compile(
+    r"""
+    (?P<comma>,\s*)?(?P<quote>["'`])\{(?P<name>\w+)\}(?P=quote)
+    |:(?P<parameter>[a-z_]\w*)
+    |--[^\n]* |/\*(?!M?!).*?\*/ |'(?:[^']|'')*' |"(?:[^"]|"")*" |`(?:[^`]|``)*`  # left as they are
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +91,7 @@ class Statement:
 
     def steps(self) -> tuple["Statement", ...]:
         """Return the statements that it consists of where a dialect needs several, to be executed one by one."""
-        return tuple(Statement(step) for step in self.text.split(";\n"))
+        return tuple(Statement(step) for step in self.text.split(";\n-- then\n"))
 
     @property
     def reads_back(self) -> bool:
@@ -75,18 +99,36 @@ class Statement:
         return self.text.startswith("-- unless returned\n")
 
     def with_parameters(self, name: str, parameters: Iterable[str]) -> "Statement":
-        """Put further parameters in the place of a name, each behind a comma."""
-        return Statement(self.text.replace(f"{{{name}}}", "".join(f", :{parameter}" for parameter in parameters)))
-
-    def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
-        """Put in the identifiers, and the parameters as the driver writes them; without a style they stay."""
+        """Put further parameters in the place of a name."""
+        listed = ", ".join(f":{parameter}" for parameter in parameters)
 
         def put_in(token: re.Match[str]) -> str:
-            if token[1]:
-                return style.identifier(names[token[1]]) if style else names[token[1]]
-            return style.parameter(token[2]) if style else token[0]
+            return token[0] if token["name"] != name else _item(token, listed)
 
-        return _TOKEN.sub(put_in, self.text)
+        return Statement(_TOKEN.sub(put_in, self.text))
+
+    def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
+        """Put in the names, and the parameters as the driver writes them; without a style they stay."""
+
+        def put_in(token: re.Match[str]) -> str:
+            if token["name"]:
+                item = names[token["name"]]
+                return _item(token, style.identifier(item) if style else item)
+            return style.parameter(token["parameter"]) if style and token["parameter"] else token[0]
+
+        text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", self.text).rstrip()
+        tag, number = "$$", 0
+        while True:
+            rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
+            # Whatever tables are called, their names do not end the block that they stand in.
+            if rendered.count(tag) == text.count("$$"):
+                return rendered
+            number += 1
+            tag = f"$q{number}$"
+
+
+def _item(token: re.Match[str], item: str) -> str:
+    return f"{token['comma'] or ''}{item}" if item else ""
 
 
 def comment(text: str) -> str:
@@ -138,10 +180,13 @@ def _read(file: Traversable) -> Mapping[str, Statement]:
     """
     text = file.read_text(encoding="utf-8")
     before, *parts = _NAME.split(text)
+    bodies = [body.strip() for body in parts[2::3]]
     statements = {
-        name: Statement(body.strip(), condition or "")
-        for name, condition, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True)
+        name: Statement(body.removesuffix(";"), condition or "")
+        for name, condition, body in zip(parts[::3], parts[1::3], bodies, strict=True)
     }
+    if not all(step.rstrip().endswith(";") for body in bodies for step in body.split("\n-- then\n")):
+        raise OutboxError(f"{file.name} has a statement that does not end with a semicolon", hint=_FORM)
     if not statements or any(line and not line.startswith("--") for line in before.splitlines()):
         raise OutboxError(f"{file.name} has no statement, or one without a name", hint=_FORM)
     if len(statements) != len(re.findall(r"^-- *name", text, re.MULTILINE)):

@@ -67,7 +67,7 @@ def read_rows(
         if id_column not in {column.name for column in columns}:
             raise TableNotFoundError(f"there is no table {table} with a column {id_column}")
         selected = ", ".join(
-            statements[_AS_TEXT.get(base_type(column.sql_type), "text")].render({"column": quote(column.name)})
+            f"({statements[_AS_TEXT.get(base_type(column.sql_type), 'text')].render({'column': quote(column.name)})})"
             for column in columns
         )
         sql = statements["rows"].render(

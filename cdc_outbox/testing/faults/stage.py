@@ -23,7 +23,7 @@ from cdc_outbox.consumer.parked_events import Failure, ParkedCount, Reason
 from cdc_outbox.consumer.session import ConsumerDatabase, Session
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.databases.sql import Statement, load
+from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -140,8 +140,7 @@ class Stage:
         return self._database.driver.dialect
 
     async def _make_inbox(self) -> None:
-        statements = [Statement(sql) for step in inbox_component(self.table).migrations for sql in step.statements]
-        await self._change_tables(step.text for statement in statements for step in statement.steps())
+        await self._change_tables(sql for step in inbox_component(self.table).migrations for sql in step.statements)
 
     async def _drop_inbox(self) -> None:
         drop = self._texts["drop_table"]

@@ -735,22 +735,24 @@ exit 0
 +exit 2
 
 == partitions: day
-@@ -40 +40,3 @@
+@@ -40 +40,4 @@
 -);
-+) partition by range ("id");
++)
++partition by range ("id");
 +
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -91 +93 @@
+@@ -91 +94 @@
 -    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox"') is null then
 +    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox_rest"') is null then
-@@ -103 +105,2 @@
+@@ -103 +106,3 @@
 -);
-+) partition by range ("id");
++)
++partition by range ("id");
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -184 +187 @@
+@@ -184 +189 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert', publish_via_partition_root = true);
-@@ -186 +189 @@
+@@ -186 +191 @@
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 +        if true and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 
@@ -758,28 +760,30 @@ exit 0
 @@ -34 +34 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -40 +40,3 @@
+@@ -40 +40,4 @@
 -);
-+) partition by range ("id");
++)
++partition by range ("id");
 +
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -91 +93 @@
+@@ -91 +94 @@
 -    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox"') is null then
 +    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox_rest"') is null then
-@@ -97 +99 @@
+@@ -97 +100 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -103 +105,2 @@
+@@ -103 +106,3 @@
 -);
-+) partition by range ("id");
++)
++partition by range ("id");
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -148 +151 @@
+@@ -148 +153 @@
 -        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', cast(content as json), beat.number
 +        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', convert_to(content, 'UTF8'), beat.number
-@@ -184 +187 @@
+@@ -184 +189 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert', publish_via_partition_root = true);
-@@ -186 +189 @@
+@@ -186 +191 @@
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 +        if true and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 

@@ -191,7 +191,7 @@ def test_where_no_rows_stay_there_is_no_pruner(tmp_path: Path) -> None:
 
 def test_the_migrator_upgrades_makes_and_begins_incarnations(granted: Pipeline, tmp_path: Path) -> None:
     spec, migrator = tmp_path / "spec.yaml", dsn_of(granted, "migrator")
-    second = {"outbox/0002_note.sql": "-- name: note\nalter table {heads} add column if not exists note text\n"}
+    second = {"outbox/0002_note.sql": '-- name: note\nalter table "{heads}" add column if not exists note text;\n'}
     with planted(tmp_path / "sql", Dialect.POSTGRESQL, second):
         done = run_command("init", str(spec), "--inbox", "--dsn", migrator)
         assert done.returncode == 0, done.stderr

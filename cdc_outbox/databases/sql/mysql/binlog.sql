@@ -1,11 +1,11 @@
 -- name: log
-select version(), @@global.log_bin, @@global.binlog_format
+select version(), @@global.log_bin, @@global.binlog_format;
 
 -- name: master_status
-show master status
+show master status;
 
 -- name: log_status
-show binary log status
+show binary log status;
 
 -- name: files
-show binary logs
+show binary logs;

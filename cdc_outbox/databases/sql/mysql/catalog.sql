@@ -3,7 +3,7 @@
 -- parameter in it.
 
 -- name: database
-select database()
+select database();
 
 -- name: columns
 select
@@ -29,8 +29,8 @@ select
     end,
     coalesce(character_set_name, '')
 from information_schema.columns
-where table_schema = {schema_literal} and table_name = {name_literal}
-order by ordinal_position
+where table_schema = '{schema_literal}' and table_name = '{name_literal}'
+order by ordinal_position;
 
 -- name: indexes
 -- Of a prefix that is indexed its length is told.
@@ -42,33 +42,33 @@ select
     1,
     concat(coalesce(column_name, ''), if(sub_part is null, '', concat('(', sub_part, ')')))
 from information_schema.statistics
-where table_schema = {schema_literal} and table_name = {name_literal}
-order by index_name, seq_in_index
+where table_schema = '{schema_literal}' and table_name = '{name_literal}'
+order by index_name, seq_in_index;
 
 -- name: table
 select
     outbox.table_type,
     coalesce((select engines.transactions from information_schema.engines where engines.engine = outbox.engine), '') = 'YES'
 from information_schema.tables as outbox
-where outbox.table_schema = {schema_literal} and outbox.table_name = {name_literal}
+where outbox.table_schema = '{schema_literal}' and outbox.table_name = '{name_literal}';
 
 -- name: settings
 select 'engine', coalesce(engine, '')
 from information_schema.tables
-where table_schema = {schema_literal} and table_name = {name_literal}
+where table_schema = '{schema_literal}' and table_name = '{name_literal}'
 union all
 select 'row_format', lower(row_format)
 from information_schema.tables
-where table_schema = {schema_literal} and table_name = {name_literal}
+where table_schema = '{schema_literal}' and table_name = '{name_literal}'
 union all
 -- That of the header columns which are added later.
 select 'collate', table_collation
 from information_schema.tables
-where table_schema = {schema_literal} and table_name = {name_literal}
+where table_schema = '{schema_literal}' and table_name = '{name_literal}';
 
 -- name: role
 -- Asked here, because whoever may not see others' accounts must hear of it, and not that there is none.
-select user from mysql.user where user = :user and host = :host
+select user from mysql.user where user = :user and host = :host;
 
 -- name: actions
 -- By whatever way, but for roles that were granted.
@@ -76,22 +76,22 @@ select distinct lower(privilege_type)
 from (
     select grantee, privilege_type from information_schema.user_privileges
     union all
-    select grantee, privilege_type from information_schema.schema_privileges where {schema_literal} like table_schema
+    select grantee, privilege_type from information_schema.schema_privileges where '{schema_literal}' like table_schema
     union all
     select grantee, privilege_type from information_schema.table_privileges
-    where table_schema = {schema_literal} and table_name = {name_literal}
+    where table_schema = '{schema_literal}' and table_name = '{name_literal}'
 ) as granted
 where grantee = concat('''', :user, '''@''', :host, '''')
     and lower(privilege_type) in (
         'select', 'insert', 'update', 'delete', 'drop', 'create', 'alter', 'references', 'index', 'trigger'
-    )
+    );
 
 -- name: column_actions
 select lower(privilege_type), column_name
 from information_schema.column_privileges
-where table_schema = {schema_literal}
-    and table_name = {name_literal}
-    and grantee = concat('''', :user, '''@''', :host, '''')
+where table_schema = '{schema_literal}'
+    and table_name = '{name_literal}'
+    and grantee = concat('''', :user, '''@''', :host, '''');
 
 -- name: everywhere
 -- Under MySQL's name for what MariaDB calls otherwise since 10.5. What is about tables counts as an action on each.
@@ -101,12 +101,12 @@ where grantee = concat('''', :user, '''@''', :host, '''')
     and privilege_type not in (
         'USAGE', 'SELECT', 'INSERT', 'UPDATE', 'DELETE', 'DROP', 'CREATE', 'ALTER', 'REFERENCES', 'INDEX', 'TRIGGER'
     )
-order by 1
+order by 1;
 
 -- name: lost_heads
 select
-    exists (select 1 from {outbox} where {source} = :source and {sequence} is not null)
-    and not exists (select 1 from {heads} where source = :source)
+    exists (select 1 from `{outbox}` where `{source}` = :source and `{sequence}` is not null)
+    and not exists (select 1 from `{heads}` where source = :source);
 
 -- name: written
-select count(*) from (select 1 from {table} limit :limit) as some_rows
+select count(*) from (select 1 from `{table}` limit :limit) as some_rows;

@@ -6,75 +6,82 @@
 -- name: add_gapless
 -- A caller may catch what the second insert raises, and commit: the number must not be gone then.
 savepoint cdc_outbox_add;
-insert into {heads} (aggregatetype, aggregateid, last)
+-- then
+insert into `{heads}` (aggregatetype, aggregateid, last)
 values (convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4), 1)
 on duplicate key update last = last + 1;
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+-- then
+insert into `{outbox}` (
+    `{id}`, `{aggregate_type}`, `{aggregate_id}`, `{type}`, `{payload}`, `{sequence}`, `{source}`, `{header_columns}`
 )
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
-    {header_values}
-from {heads} as head
+    , `{header_values}`
+from `{heads}` as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
     and head.aggregateid = convert(:aggregate_id using utf8mb4)
-/*M! returning {id}, {returned} */;
+/*M! returning `{id}`, `{returned}` */;
+-- then
 -- unless returned
-select {id}, {returned} from {outbox} where {id} = :id
+select `{id}`, `{returned}` from `{outbox}` where `{id}` = :id;
 
 -- name: undo_gapless
-rollback to savepoint cdc_outbox_add
+rollback to savepoint cdc_outbox_add;
 
 -- name: add_increasing
 -- How many rows a statement changed is not asked: under CLIENT_FOUND_ROWS it means another thing. The first statement
 -- changes no head that exists, and locks it.
-insert into {heads} (aggregatetype, aggregateid, last)
+insert into `{heads}` (aggregatetype, aggregateid, last)
 values (convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4), 0)
 on duplicate key update last = last;
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+-- then
+insert into `{outbox}` (
+    `{id}`, `{aggregate_type}`, `{aggregate_id}`, `{type}`, `{payload}`, `{sequence}`, `{source}`, `{header_columns}`
 )
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, :sequence, head.source
-    {header_values}
-from {heads} as head
+    , `{header_values}`
+from `{heads}` as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
     and head.aggregateid = convert(:aggregate_id using utf8mb4)
     and head.last < :sequence
 -- The newest head, whatever the transaction's snapshot holds.
 for update
-/*M! returning {id}, {returned} */;
+/*M! returning `{id}`, `{returned}` */;
+-- then
 -- unless returned
 -- Before the head moves: an event that was there already, under the same id, must not look as if it were written now.
-select {id}, {returned}
-from {outbox}
-where {id} = :id
+select `{id}`, `{returned}`
+from `{outbox}`
+where `{id}` = :id
     and not exists (
         select *
-        from {heads} as head
+        from `{heads}` as head
         where head.source = default(head.source)
             and head.aggregatetype = convert(:aggregate_type using utf8mb4)
             and head.aggregateid = convert(:aggregate_id using utf8mb4)
             and head.last >= :sequence
     );
-update {heads}
+-- then
+update `{heads}`
 set last = :sequence
 where source = default(source)
     and aggregatetype = convert(:aggregate_type using utf8mb4)
     and aggregateid = convert(:aggregate_id using utf8mb4)
-    and last < :sequence
+    and last < :sequence;
 
 -- name: add_unsequenced
-insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+insert into `{outbox}` (`{id}`, `{aggregate_type}`, `{aggregate_id}`, `{type}`, `{payload}`, `{header_columns}`)
 values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
-    {header_values}
+    , `{header_values}`
 )
-/*M! returning {id}, {returned} */;
+/*M! returning `{id}`, `{returned}` */;
+-- then
 -- unless returned
-select {id}, {returned} from {outbox} where {id} = :id
+select `{id}`, `{returned}` from `{outbox}` where `{id}` = :id;
 
 -- name: forget
-delete from {outbox} where {id} = :id
+delete from `{outbox}` where `{id}` = :id;

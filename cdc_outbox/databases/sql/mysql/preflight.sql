@@ -1,23 +1,23 @@
 -- No percent sign: a driver would see a parameter in it.
 
 -- name: read_only
-set session transaction read only
+set session transaction read only;
 
 -- name: server
-select version(), coalesce(database(), '')
+select version(), coalesce(database(), '');
 
 -- name: settings
 -- Asked by names, because no server has them all.
 show global variables where variable_name in (
     'binlog_expire_logs_seconds', 'binlog_format', 'binlog_row_image', 'expire_logs_days', 'gtid_binlog_state',
     'gtid_mode', 'gtid_strict_mode', 'log_bin', 'log_bin_compress', 'server_id'
-)
+);
 
 -- name: slave_hosts
-show slave hosts
+show slave hosts;
 
 -- name: replicas
-show replicas
+show replicas;
 
 -- name: mariadb_accounts
 select
@@ -26,7 +26,7 @@ select
     exists (select 1 from mysql.roles_mapping as link where link.user = account.user and link.host = account.host)
 from mysql.global_priv as account
 where account.user = :user and coalesce(json_value(account.priv, '$.is_role'), '0') not in ('1', 'true')
-order by account.host
+order by account.host;
 
 -- name: mysql_accounts
 select
@@ -35,4 +35,4 @@ select
     exists (select 1 from mysql.role_edges as link where link.to_user = account.user and link.to_host = account.host)
 from mysql.user as account
 where account.user = :user
-order by account.host
+order by account.host;

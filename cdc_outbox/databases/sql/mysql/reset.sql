@@ -1,7 +1,7 @@
 -- name: lock_watermarks
 select
     convert(source using utf8mb4), convert(aggregatetype using utf8mb4), convert(aggregateid using utf8mb4), last
-from {watermarks}
+from `{watermarks}`
 where consumer = convert(:consumer using utf8mb4)
     and (
         :aggregate_type is null
@@ -9,31 +9,31 @@ where consumer = convert(:consumer using utf8mb4)
         and aggregateid = convert(:aggregate_id using utf8mb4)
     )
 order by source, aggregatetype, aggregateid
-for update
+for update;
 
 -- name: count_ids
-select count(*) from {table} where consumer = convert(:consumer using utf8mb4)
+select count(*) from `{table}` where consumer = convert(:consumer using utf8mb4);
 
 -- name: count_ids_of
 select count(*)
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+    event_id varchar(2300) character set utf8mb4 path '$.event_ids'
 )) as wanted
-straight_join {table} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+straight_join `{table}` as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id;
 
 -- name: count
 select count(*)
-from {table}
+from `{table}`
 where consumer = convert(:consumer using utf8mb4)
     and (
         :aggregate_type is null
         or aggregatetype = convert(:aggregate_type using utf8mb4)
         and aggregateid = convert(:aggregate_id using utf8mb4)
-    )
+    );
 
 -- name: count_gone
 select count(*)
-from {parked} as parked
+from `{parked}` as parked
 left join json_table(convert(:rows using utf8mb4), '$[*]' columns (
     topic varchar(255) character set utf8mb4 path '$.topics',
     `partition` int path '$.partitions',
@@ -46,40 +46,40 @@ where parked.consumer = convert(:consumer using utf8mb4)
         or aggregatetype = convert(:aggregate_type using utf8mb4)
         and aggregateid = convert(:aggregate_id using utf8mb4)
     )
-    and (kept.start is null or parked.`offset` < kept.start)
+    and (kept.start is null or parked.`offset` < kept.start);
 
 -- name: forget_ids
-delete from {table} where consumer = convert(:consumer using utf8mb4)
+delete from `{table}` where consumer = convert(:consumer using utf8mb4);
 
 -- name: forget_ids_of
 delete known
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    event_id varchar({event_id_bytes}) character set utf8mb4 path '$.event_ids'
+    event_id varchar(2300) character set utf8mb4 path '$.event_ids'
 )) as wanted
-straight_join {table} as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id
+straight_join `{table}` as known on known.consumer = convert(:consumer using utf8mb4) and known.event_id = wanted.event_id;
 
 -- name: forget
-delete from {table}
+delete from `{table}`
 where consumer = convert(:consumer using utf8mb4)
     and (
         :aggregate_type is null
         or aggregatetype = convert(:aggregate_type using utf8mb4)
         and aggregateid = convert(:aggregate_id using utf8mb4)
-    )
+    );
 
 -- name: keep_watermarks
-insert into {watermarks} (consumer, source, aggregatetype, aggregateid, last)
+insert into `{watermarks}` (consumer, source, aggregatetype, aggregateid, last)
 select convert(:consumer using utf8mb4), kept.source, kept.aggregatetype, kept.aggregateid, kept.last
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
-    source varchar({source_bytes}) character set utf8mb4 path '$.sources',
-    aggregatetype varchar({aggregate_type_bytes}) character set utf8mb4 path '$.aggregate_types',
-    aggregateid varchar({aggregate_id_bytes}) character set utf8mb4 path '$.aggregate_ids',
+    source varchar(500) character set utf8mb4 path '$.sources',
+    aggregatetype varchar(500) character set utf8mb4 path '$.aggregate_types',
+    aggregateid varchar(1300) character set utf8mb4 path '$.aggregate_ids',
     last bigint path '$.lasts'
-)) as kept
+)) as kept;
 
 -- name: count_offsets
-select count(*) from {epochs} where consumer = convert(:consumer using utf8mb4) and next_offset is not null
+select count(*) from `{epochs}` where consumer = convert(:consumer using utf8mb4) and next_offset is not null;
 
 -- name: forget_offsets
 -- Another epoch, so that no transaction that is still open stores one.
-update {epochs} set next_offset = null, epoch = epoch + 1 where consumer = convert(:consumer using utf8mb4)
+update `{epochs}` set next_offset = null, epoch = epoch + 1 where consumer = convert(:consumer using utf8mb4);

@@ -1,16 +1,16 @@
 -- name: isolate
-set session transaction isolation level read committed
+set session transaction isolation level read committed;
 
 -- name: bound_idling
 -- MariaDB only.
-set session idle_transaction_timeout = {idle_seconds}
+set session idle_transaction_timeout = '{idle_seconds}';
 
 -- name: begin
-start transaction
+start transaction;
 
 -- name: ask
 -- An answer says whether a transaction is open; an error, which may have ended it, does not.
-select 1
+select 1;
 
 -- name: ask_mariadb
-select @@in_transaction
+select @@in_transaction;

@@ -1,27 +1,27 @@
 -- name: first_heads
 select source, aggregatetype, aggregateid, last
-from {heads}
+from `{heads}`
 order by source, aggregatetype, aggregateid
-limit :rows
+limit :rows;
 
 -- name: next_heads
 select source, aggregatetype, aggregateid, last
-from {heads}
+from `{heads}`
 where (source, aggregatetype, aggregateid) > (
     convert(:source using utf8mb4), convert(:aggregate_type using utf8mb4), convert(:aggregate_id using utf8mb4)
 )
 order by source, aggregatetype, aggregateid
-limit :rows
+limit :rows;
 
 -- name: first_rows
-select {id}, {id} as known_as, {aggregate_type}, {aggregate_id}, {source}, {sequence}
-from {outbox}
-order by {id}
-limit :rows
+select `{id}`, `{id}` as known_as, `{aggregate_type}`, `{aggregate_id}`, `{source}`, `{sequence}`
+from `{outbox}`
+order by `{id}`
+limit :rows;
 
 -- name: next_rows
-select {id}, {id} as known_as, {aggregate_type}, {aggregate_id}, {source}, {sequence}
-from {outbox}
-where {id} > :after
-order by {id}
-limit :rows
+select `{id}`, `{id}` as known_as, `{aggregate_type}`, `{aggregate_id}`, `{source}`, `{sequence}`
+from `{outbox}`
+where `{id}` > :after
+order by `{id}`
+limit :rows;

@@ -1,3 +1,3 @@
 -- name: delete
-delete from {outbox}
-where {id} operator(pg_catalog.=) :id
+delete from "{outbox}"
+where "{id}" operator(pg_catalog.=) :id;

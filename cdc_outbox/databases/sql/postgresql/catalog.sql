@@ -1,5 +1,5 @@
 -- name: database
-select current_database()
+select current_database();
 
 -- name: table
 select
@@ -56,14 +56,14 @@ select
     ),
     coalesce(pg_catalog.pg_get_partkeydef(relation.oid), '')
 from pg_class as relation
-where relation.oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+where relation.oid = cast(pg_catalog.to_regclass('{table_literal}') as oid);
 
 -- name: columns
 -- A domain is what lies below it, be that a domain again.
 with recursive typed (attnum, type) as (
     select attnum, atttypid
     from pg_attribute
-    where attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid) and attnum > 0 and not attisdropped
+    where attrelid = cast(pg_catalog.to_regclass('{table_literal}') as oid) and attnum > 0 and not attisdropped
     union all
     select typed.attnum, domain.typbasetype
     from typed
@@ -85,8 +85,8 @@ from pg_attribute as attribute
 join typed on typed.attnum = attribute.attnum
 join pg_type as base on base.oid = typed.type and base.typtype <> 'd'
 left join pg_attrdef as preset on preset.adrelid = attribute.attrelid and preset.adnum = attribute.attnum
-where attribute.attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
-order by attribute.attnum
+where attribute.attrelid = cast(pg_catalog.to_regclass('{table_literal}') as oid)
+order by attribute.attnum;
 
 -- name: indexes
 select
@@ -100,14 +100,14 @@ from pg_index as index
 join pg_class as named on named.oid = index.indexrelid
 cross join pg_catalog.unnest(index.indkey) with ordinality as key (number, position)
 left join pg_attribute as attribute on attribute.attrelid = index.indrelid and attribute.attnum = key.number
-where index.indrelid = cast(pg_catalog.to_regclass({table_literal}) as oid) and key.position <= index.indnkeyatts
-order by named.relname, key.position
+where index.indrelid = cast(pg_catalog.to_regclass('{table_literal}') as oid) and key.position <= index.indnkeyatts
+order by named.relname, key.position;
 
 -- name: settings
 select pg_catalog.split_part(option, '=', 1), pg_catalog.substr(option, pg_catalog.strpos(option, '=') + 1)
 from pg_class as relation
 cross join pg_catalog.unnest(relation.reloptions) as option
-where relation.oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+where relation.oid = cast(pg_catalog.to_regclass('{table_literal}') as oid);
 
 -- name: partitions
 select
@@ -118,8 +118,8 @@ select
 from pg_inherits as link
 join pg_class as part on part.oid = link.inhrelid
 join pg_namespace as namespace on namespace.oid = part.relnamespace
-where link.inhparent = cast(pg_catalog.to_regclass({table_literal}) as oid)
-order by part.relname
+where link.inhparent = cast(pg_catalog.to_regclass('{table_literal}') as oid)
+order by part.relname;
 
 -- name: publication
 -- Row filters and column lists came with PostgreSQL 15, as did publications of a schema; as JSON the view can be asked for
@@ -137,7 +137,7 @@ select
                 or not exists (
                     select
                     from pg_attribute as attribute
-                    where attribute.attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+                    where attribute.attrelid = cast(pg_catalog.to_regclass('{table_literal}') as oid)
                         and attribute.attname = listed.name
                         and attribute.attgenerated <> ''
                 )
@@ -162,9 +162,9 @@ select
 from pg_publication as publication
 left join pg_publication_tables as member
     on member.pubname = publication.pubname
-    and member.schemaname = {schema_literal}
-    and member.tablename = {name_literal}
-where publication.pubname = :publication
+    and member.schemaname = '{schema_literal}'
+    and member.tablename = '{name_literal}'
+where publication.pubname = :publication;
 
 -- name: also_published
 -- Tables that were put into the publication beside the outbox, outboxes first: these have heads, or the columns by which
@@ -192,10 +192,10 @@ cross join lateral (
 where publication.pubname = :publication
     -- What is no partition has no root.
     and coalesce(cast(pg_catalog.pg_partition_root(relation.oid) as oid), relation.oid) is distinct from coalesce(
-        cast(pg_catalog.pg_partition_root(pg_catalog.to_regclass({table_literal})) as oid),
-        cast(pg_catalog.to_regclass({table_literal}) as oid)
+        cast(pg_catalog.pg_partition_root(pg_catalog.to_regclass('{table_literal}')) as oid),
+        cast(pg_catalog.to_regclass('{table_literal}') as oid)
     )
-order by not known.is_outbox, 1, 2
+order by not known.is_outbox, 1, 2;
 
 -- name: role
 -- On Amazon's RDS nobody has the attribute, and members of these roles may replicate all the same.
@@ -212,7 +212,7 @@ select
     pg_catalog.has_database_privilege(role.oid, current_database(), 'connect'),
     coalesce(role.rolvaliduntil < now(), false)
 from pg_roles as role
-where role.rolname = :role
+where role.rolname = :role;
 
 -- name: role_reads
 -- Where there is no such table, no row of it is hidden.
@@ -230,58 +230,58 @@ select
         true
     )
 from pg_roles as role
-left join pg_class as relation on relation.oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
-where role.rolname = :role
+left join pg_class as relation on relation.oid = cast(pg_catalog.to_regclass('{table_literal}') as oid)
+where role.rolname = :role;
 
 -- name: actions
 select action.name
 from pg_catalog.unnest(array['select', 'insert', 'update', 'delete', 'truncate']) as action (name)
-where pg_catalog.has_table_privilege(cast(:role as name), pg_catalog.to_regclass({table_literal}), action.name)
+where pg_catalog.has_table_privilege(cast(:role as name), pg_catalog.to_regclass('{table_literal}'), action.name);
 
 -- name: column_actions
 select action.name, attribute.attname
 from pg_attribute as attribute
 cross join pg_catalog.unnest(array['select', 'insert', 'update']) as action (name)
-where attribute.attrelid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+where attribute.attrelid = cast(pg_catalog.to_regclass('{table_literal}') as oid)
     and attribute.attnum > 0
     and not attribute.attisdropped
-    and pg_catalog.has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name)
+    and pg_catalog.has_column_privilege(cast(:role as name), attribute.attrelid, attribute.attnum, action.name);
 
 -- name: owner
-select pg_catalog.pg_get_userbyid(relowner) from pg_class where oid = cast(pg_catalog.to_regclass({table_literal}) as oid)
+select pg_catalog.pg_get_userbyid(relowner) from pg_class where oid = cast(pg_catalog.to_regclass('{table_literal}') as oid);
 
 -- name: member
 select exists (
     select
     from pg_roles as other
     where other.rolname = :other and pg_catalog.pg_has_role(cast(:role as name), other.oid, 'usage')
-)
+);
 
 -- name: callable
 -- Whether there is such a function, and whether the role may execute it; a role that does not exist is another finding.
 select
-    pg_catalog.to_regprocedure({table_literal} || '(text, interval)') is not null,
+    pg_catalog.to_regprocedure('{table_literal}' || '(text, interval)') is not null,
     coalesce(
         (
             select pg_catalog.has_function_privilege(
-                oid, pg_catalog.to_regprocedure({table_literal} || '(text, interval)'), 'execute'
+                oid, pg_catalog.to_regprocedure('{table_literal}' || '(text, interval)'), 'execute'
             )
             from pg_roles
             where rolname = :role
         ),
         true
-    )
+    );
 
 -- name: lost_heads
 select
-    exists (select from {outbox} where {source} operator(pg_catalog.=) :source and {sequence} is not null)
-    and not exists (select from {heads} where source = :source)
+    exists (select from "{outbox}" where "{source}" operator(pg_catalog.=) :source and "{sequence}" is not null)
+    and not exists (select from "{heads}" where source = :source);
 
 -- name: access
 -- Rows are hidden also where a policy shows all of them: only what bypasses policies is certain to see every row.
 select
-    coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass({table_literal}), 'select'), false),
-    coalesce(pg_catalog.row_security_active(pg_catalog.to_regclass({table_literal})), false)
+    coalesce(pg_catalog.has_table_privilege(pg_catalog.to_regclass('{table_literal}'), 'select'), false),
+    coalesce(pg_catalog.row_security_active(pg_catalog.to_regclass('{table_literal}')), false);
 
 -- name: written
-select count(*) from (select from {table} limit :limit) as some_rows
+select count(*) from (select from "{table}" limit :limit) as some_rows;

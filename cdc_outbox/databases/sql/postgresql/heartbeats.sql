@@ -7,8 +7,8 @@ select
     written_at,
     case when system = (select cast(system_identifier as text) from pg_control_system()) then cast(lsn as text) end,
     clock_timestamp()
-from {heartbeats}
-order by number
+from "{heartbeats}"
+order by number;
 
 -- name: write
-select {heartbeat}(cast(:pipeline as text), interval '0')
+select "{heartbeat}"(cast(:pipeline as text), interval '0');

@@ -1,6 +1,6 @@
 -- name: claim
 with claimed as (
-    insert into {inbox} (consumer, event_id)
+    insert into "{inbox}" (consumer, event_id)
     select :consumer, wanted.event_id
     from pg_catalog.unnest(cast(:event_ids as text[])) as wanted (event_id)
     order by wanted.event_id
@@ -14,33 +14,33 @@ select
         when count(*) < pg_catalog.cardinality(cast(:event_ids as text[]))
         then cast(pg_catalog.json_agg(event_id) as text)
     end
-from claimed
+from claimed;
 
 -- name: find_claims
-select event_id from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+select event_id from "{inbox}" where consumer = :consumer and event_id = any(cast(:event_ids as text[]));
 
 -- name: identify
-select cast(pg_current_xact_id() as text)
+select cast(pg_current_xact_id() as text);
 
 -- name: release
-delete from {inbox} where consumer = :consumer and event_id = any(cast(:event_ids as text[]))
+delete from "{inbox}" where consumer = :consumer and event_id = any(cast(:event_ids as text[]));
 
 -- name: take_back
-delete from {inbox}
+delete from "{inbox}"
 where consumer = :consumer
     and event_id = any(cast(:event_ids as text[]))
     and xmin = cast(cast(cast(:transaction as text) as xid8) as xid)
-returning event_id
+returning event_id;
 
 -- name: look
 -- After the claims: from then on nobody can forget ids before this transaction's end.
 select
     (
         select cast(extract(epoch from pg_catalog.max(purged_before)) as double precision)
-        from {purges}
+        from "{purges}"
         where consumer = :consumer
     ),
-    pg_catalog.current_setting('transaction_isolation') = 'read committed'
+    pg_catalog.current_setting('transaction_isolation') = 'read committed';
 
 -- name: find_watermarks
 -- Each is looked up in the index: before the first analyze, a plain join would read all that the consumer remembers.
@@ -50,23 +50,23 @@ from unnest(
 ) with ordinality as wanted (source, aggregatetype, aggregateid, place)
 cross join lateral (
     select found.last, found.parked
-    from {watermarks} as found
+    from "{watermarks}" as found
     where found.consumer = :consumer
         and found.source = wanted.source
         and found.aggregatetype = wanted.aggregatetype
         and found.aggregateid = wanted.aggregateid
     limit 1
-) as mark
+) as mark;
 
 -- name: lock_watermarks
-insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last)
+insert into "{watermarks}" as mark (consumer, source, aggregatetype, aggregateid, last)
 select :consumer, wanted.source, wanted.aggregatetype, wanted.aggregateid, 0
 from unnest(
     cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
 ) as wanted (source, aggregatetype, aggregateid)
 order by wanted.source, wanted.aggregatetype, wanted.aggregateid
 on conflict (consumer, source, aggregatetype, aggregateid) do update set updated_at = clock_timestamp()
-returning mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked
+returning mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked;
 
 -- name: advance
 with moved as (
@@ -77,7 +77,7 @@ with moved as (
     ) as moved (source, aggregatetype, aggregateid, before, after, parked)
 ),
 started as (
-    insert into {watermarks} as mark (consumer, source, aggregatetype, aggregateid, last, parked)
+    insert into "{watermarks}" as mark (consumer, source, aggregatetype, aggregateid, last, parked)
     select :consumer, moved.source, moved.aggregatetype, moved.aggregateid, moved.after, moved.parked
     from moved
     where moved.before = 0
@@ -91,7 +91,7 @@ found as materialized (
     select
         (
             select mark.ctid
-            from {watermarks} as mark
+            from "{watermarks}" as mark
             where mark.consumer = :consumer
                 and mark.source = moved.source
                 and mark.aggregatetype = moved.aggregatetype
@@ -104,7 +104,7 @@ found as materialized (
     where moved.before > 0
 ),
 advanced as (
-    update {watermarks} as mark
+    update "{watermarks}" as mark
     set last = found.after, parked = mark.parked + found.parked, updated_at = clock_timestamp()
     from found
     where mark.ctid = found.place and mark.last = found.before
@@ -122,4 +122,4 @@ select
         pg_catalog.json_agg(pg_catalog.json_build_array(source, aggregatetype, aggregateid)) filter (where parked > 0)
         as text
     )
-from done
+from done;

@@ -3,50 +3,50 @@
 
 -- name: add_gapless
 with head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, 1)
     on conflict (source, aggregatetype, aggregateid) do update set last = head.last + 1
     returning head.source, head.last
 )
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
-    cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
-    {header_values}
+    cast(cast(:payload as "{payload_input}") as "{payload_type}"), head.last, head.source
+    , "{header_values}"
 from head
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: add_increasing
 with head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, :sequence)
     on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
     returning head.source, head.last
 )
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
-    cast(cast(:payload as {payload_input}) as {payload_type}), head.last, head.source
-    {header_values}
+    cast(cast(:payload as "{payload_input}") as "{payload_type}"), head.last, head.source
+    , "{header_values}"
 from head
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: add_unsequenced
-insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+insert into "{outbox}" ("{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{header_columns}")
 values (
     cast(cast(:id as text) as uuid), :aggregate_type, :aggregate_id, :type,
-    cast(cast(:payload as {payload_input}) as {payload_type})
-    {header_values}
+    cast(cast(:payload as "{payload_input}") as "{payload_type}")
+    , "{header_values}"
 )
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: add_all_gapless
 with given as (
-    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    select id, aggregate_type, aggregate_id, type, "{payload_decoded}" as payload, headers, sequence, position
     from rows from (
         pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
@@ -54,7 +54,7 @@ with given as (
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     select aggregate_type, aggregate_id, count(*)
     from given
     group by aggregate_type, aggregate_id
@@ -63,8 +63,8 @@ head as (
     on conflict (source, aggregatetype, aggregateid) do update set last = head.last + excluded.last
     returning head.source, head.aggregatetype, head.aggregateid, head.last
 )
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
@@ -73,15 +73,15 @@ select
         partition by given.aggregate_type, given.aggregate_id order by given.position desc
     ),
     head.source
-    {header_fields}
+    , "{header_fields}"
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: add_all_increasing
 with given as (
-    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    select id, aggregate_type, aggregate_id, type, "{payload_decoded}" as payload, headers, sequence, position
     from rows from (
         pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
@@ -89,7 +89,7 @@ with given as (
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ),
 head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     select aggregate_type, aggregate_id, pg_catalog.max(sequence)
     from given
     group by aggregate_type, aggregate_id
@@ -102,25 +102,25 @@ head as (
     )
     returning head.source, head.aggregatetype, head.aggregateid
 )
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload,
     given.sequence, head.source
-    {header_fields}
+    , "{header_fields}"
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: add_all_unsequenced
-insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+insert into "{outbox}" ("{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{header_columns}")
 select
     given.id, given.aggregate_type, given.aggregate_id, given.type, given.payload
-    {header_fields}
+    , "{header_fields}"
 from (
-    select id, aggregate_type, aggregate_id, type, {payload_decoded} as payload, headers, sequence, position
+    select id, aggregate_type, aggregate_id, type, "{payload_decoded}" as payload, headers, sequence, position
     from rows from (
         pg_catalog.json_to_recordset(cast(cast(:events as text) as json)) as (
             id uuid, aggregate_type text, aggregate_id text, type text, payload text, headers json, sequence bigint
@@ -128,14 +128,14 @@ from (
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ) as given
 order by given.position
-returning cast({id} as text), {returned}
+returning cast("{id}" as text), "{returned}";
 
 -- name: forget
-delete from {outbox} where {id} operator(pg_catalog.=) any(cast(cast(:ids as text[]) as uuid[]))
+delete from "{outbox}" where "{id}" operator(pg_catalog.=) any(cast(cast(:ids as text[]) as uuid[]));
 
 -- name: emit_gapless
 with head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, 1)
     on conflict (source, aggregatetype, aggregateid) do update set last = head.last + 1
     returning head.source, head.last, clock_timestamp() as created_at
@@ -151,11 +151,11 @@ cross join lateral pg_catalog.pg_logical_emit_message(
         cast(:content as text), head.last, cast(:source_key as text), pg_catalog.to_json(head.source),
         cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
-) as message
+) as message;
 
 -- name: emit_increasing
 with head as (
-    insert into {heads} as head (aggregatetype, aggregateid, last)
+    insert into "{heads}" as head (aggregatetype, aggregateid, last)
     values (:aggregate_type, :aggregate_id, :sequence)
     on conflict (source, aggregatetype, aggregateid) do update set last = excluded.last where head.last < excluded.last
     returning head.source, head.last, clock_timestamp() as created_at
@@ -170,7 +170,7 @@ cross join lateral pg_catalog.pg_logical_emit_message(
         cast(:content as text), head.last, cast(:source_key as text), pg_catalog.to_json(head.source),
         cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
-) as message
+) as message;
 
 -- name: emit_unsequenced
 with clock as materialized (
@@ -184,4 +184,4 @@ cross join lateral pg_catalog.pg_logical_emit_message(
         cast(:content as text),
         cast(:created_key as text) || cast(cast(extract(epoch from created_at) * 1e6 as bigint) as text), '}'
     )
-) as message
+) as message;

@@ -1,7 +1,7 @@
 -- name: server
 select
     cast(pg_catalog.current_setting('server_version_num') as integer),
-    pg_catalog.current_setting('wal_level')
+    pg_catalog.current_setting('wal_level');
 
 -- name: server_state
 -- What a version does not know is null.
@@ -18,7 +18,7 @@ select
     cast(extract(epoch from cast(pg_catalog.current_setting('wal_sender_timeout') as interval)) as float),
     pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_wal_size')),
     nullif(pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size')), -1),
-    coalesce(pg_catalog.current_setting('synchronized_standby_slots', true), '') <> ''
+    coalesce(pg_catalog.current_setting('synchronized_standby_slots', true), '') <> '';
 
 -- name: open_for_long
 -- Transactions that wrote, of any database of the server. Of others' sessions only who may read all statistics is told.
@@ -31,27 +31,27 @@ from (
     select gid, prepared, true from pg_prepared_xacts
 ) as open_transactions
 order by since
-limit 10
+limit 10;
 
 -- name: outside
 -- Bounded by the ids that are held and the limit, however many rows there are: each row is the one or counts.
 select count(*)
 from (
     select
-    from {outbox} as written
-    where not exists (select from pg_catalog.unnest(cast(:held as text[])) as held (id) where held.id = cast(written.{id} as text))
+    from "{outbox}" as written
+    where not exists (select from pg_catalog.unnest(cast(:held as text[])) as held (id) where held.id = cast(written."{id}" as text))
     limit :limit
-) as some_rows
+) as some_rows;
 
 -- name: older
 select count(*)
 from (
     select
-    from {outbox}
-    where cast({aggregate_type} as text) = any(cast(:aggregate_types as text[]))
-        and {created_at} < (clock_timestamp() at time zone 'UTC') - pg_catalog.make_interval(days => :days)
+    from "{outbox}"
+    where cast("{aggregate_type}" as text) = any(cast(:aggregate_types as text[]))
+        and "{created_at}" < (clock_timestamp() at time zone 'UTC') - pg_catalog.make_interval(days => :days)
     limit :limit
-) as some_rows
+) as some_rows;
 
 -- name: peek
 declare peeked no scroll cursor for
@@ -59,7 +59,7 @@ select change.data
 from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication
 ) as change
-where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('I')
+where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('I');
 
 -- name: peek_messages
 declare peeked no scroll cursor for
@@ -67,7 +67,7 @@ select change.data
 from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
 ) as change
-where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('M')
+where pg_catalog.get_byte(change.data, 0) = pg_catalog.ascii('M');
 
 -- name: peek_transactions
 declare peeked no scroll cursor for
@@ -75,31 +75,35 @@ select change.lsn - '0/0', change.data
 from pg_catalog.pg_logical_slot_peek_binary_changes(
     :slot, null, :limit, 'proto_version', '1', 'publication_names', :publication, 'messages', 'true'
 ) as change
-where pg_catalog.get_byte(change.data, 0) in (pg_catalog.ascii('B'), pg_catalog.ascii('I'), pg_catalog.ascii('M'))
+where pg_catalog.get_byte(change.data, 0) in (pg_catalog.ascii('B'), pg_catalog.ascii('I'), pg_catalog.ascii('M'));
 
 -- name: next_changes
-fetch 1000 from peeked
+fetch 1000 from peeked;
 
 -- name: last_numbers
-select aggregatetype, aggregateid, source, last from {heads} limit :limit
+select aggregatetype, aggregateid, source, last from "{heads}" limit :limit;
 
 -- name: heads
-select exists (select from {heads})
+select exists (select from "{heads}");
 
 -- name: snapshot
-select * from {outbox} {in_order}
+select * from "{outbox}"
+-- if in_order
+order by "{in_order}"
+-- end
+;
 
 -- name: read_only
-set session characteristics as transaction read only
+set session characteristics as transaction read only;
 
 -- name: limit_time
-select pg_catalog.set_config('statement_timeout', :milliseconds, false)
+select pg_catalog.set_config('statement_timeout', :milliseconds, false);
 
 -- name: unlimit_time
-reset statement_timeout
+reset statement_timeout;
 
 -- name: create_slot
-select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput')
+select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput');
 
 -- name: drop_slot
-select pg_catalog.pg_drop_replication_slot(:slot)
+select pg_catalog.pg_drop_replication_slot(:slot);

@@ -37,4 +37,4 @@ from log
 left join pg_replication_slots as slot on true
 left join pg_stat_activity as reader on reader.pid = slot.active_pid
 left join pg_stat_replication as sender on sender.pid = slot.active_pid
-order by slot.slot_name
+order by slot.slot_name;

@@ -1,6 +1,6 @@
 -- name: issue
 -- The topic's id belongs to the next offset: where there is one, it stays the one that this counts in.
-insert into {epochs} as held (consumer, topic, "partition", epoch, unfinished, cluster_id, topic_id)
+insert into "{epochs}" as held (consumer, topic, "partition", epoch, unfinished, cluster_id, topic_id)
 select
     :consumer, value ->> '$.topics', value ->> '$.partitions', 1, 1, value ->> '$.cluster_ids', value ->> '$.topic_ids'
 from json_each(:rows)
@@ -12,50 +12,51 @@ set
     assigned_at = excluded.assigned_at,
     cluster_id = iif(held.next_offset is null, excluded.cluster_id, held.cluster_id),
     topic_id = iif(held.next_offset is null, excluded.topic_id, held.topic_id)
-returning topic, "partition", epoch, unfinished, next_offset, cluster_id, topic_id
+returning topic, "partition", epoch, unfinished, next_offset, cluster_id, topic_id;
 
 -- name: find_stale
 select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
 from json_each(:rows) as wanted
-left join {epochs} as held
+left join "{epochs}" as held
     on held.consumer = :consumer
     and held.topic = wanted.value ->> '$.topics'
     and held."partition" = wanted.value ->> '$.partitions'
-where held.epoch is not wanted.value ->> '$.epochs'
+where held.epoch is not wanted.value ->> '$.epochs';
 
 -- name: store_offsets
 -- What is read is what is changed: nobody else can write.
 select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
 from json_each(:rows) as wanted
-left join {epochs} as held
+left join "{epochs}" as held
     on held.consumer = :consumer
     and held.topic = wanted.value ->> '$.topics'
     and held."partition" = wanted.value ->> '$.partitions'
 where held.epoch is not wanted.value ->> '$.epochs'
     or coalesce(held.next_offset, -1) <> coalesce(wanted.value ->> '$.befores', held.next_offset, -1);
-update {epochs} as held
+-- then
+update "{epochs}" as held
 set next_offset = wanted.value ->> '$.afters'
 from json_each(:rows) as wanted
 where held.consumer = :consumer
     and held.topic = wanted.value ->> '$.topics'
     and held."partition" = wanted.value ->> '$.partitions'
     and held.epoch = wanted.value ->> '$.epochs'
-    and coalesce(held.next_offset, -1) = coalesce(wanted.value ->> '$.befores', held.next_offset, -1)
+    and coalesce(held.next_offset, -1) = coalesce(wanted.value ->> '$.befores', held.next_offset, -1);
 
 -- name: finish
-update {epochs} as held
+update "{epochs}" as held
 set unfinished = 0
 from json_each(:rows) as wanted
 where held.consumer = :consumer
     and held.topic = wanted.value ->> '$.topics'
     and held."partition" = wanted.value ->> '$.partitions'
-    and held.epoch = wanted.value ->> '$.epochs'
+    and held.epoch = wanted.value ->> '$.epochs';
 
 -- name: start
-insert into {starts} as begun (consumer, event_id, started)
+insert into "{starts}" as begun (consumer, event_id, started)
 values (:consumer, :event_id, 1)
 on conflict (consumer, event_id) do update set started = begun.started + 1, started_at = excluded.started_at
-returning started
+returning started;
 
 -- name: forget_start
-delete from {starts} where consumer = :consumer and event_id = :event_id
+delete from "{starts}" where consumer = :consumer and event_id = :event_id;

@@ -1,2 +1,2 @@
 -- name: drop_table
-drop table if exists {table}
+drop table if exists "{table}";

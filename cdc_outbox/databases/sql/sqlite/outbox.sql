@@ -4,57 +4,67 @@
 -- name: add_gapless
 -- A caller may catch what the second insert raises, and commit: the number must not be gone then. Before the savepoint
 -- comes what writes, because with anything else sqlite3 opens no transaction, and the savepoint would be one.
-update {heads} set last = last where false;
+update "{heads}" set last = last where false;
+-- then
 savepoint cdc_outbox_add;
-insert into {heads} as head (aggregatetype, aggregateid, last, event_id)
+-- then
+insert into "{heads}" as head (aggregatetype, aggregateid, last, event_id)
 values (:aggregate_type, :aggregate_id, 1, :id)
 on conflict (aggregatetype, aggregateid, source) do update set last = head.last + 1, event_id = excluded.event_id;
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+-- then
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
-    {header_values}
-from {heads} as head
+    , "{header_values}"
+from "{heads}" as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
-returning {id}, {returned};
-release cdc_outbox_add
+returning "{id}", "{returned}";
+-- then
+release cdc_outbox_add;
 
 -- name: undo_gapless
 rollback to cdc_outbox_add;
-release cdc_outbox_add
+-- then
+release cdc_outbox_add;
 
 -- name: add_increasing
-update {heads} set last = last where false;
+update "{heads}" set last = last where false;
+-- then
 savepoint cdc_outbox_add;
-insert into {heads} as head (aggregatetype, aggregateid, last, event_id)
+-- then
+insert into "{heads}" as head (aggregatetype, aggregateid, last, event_id)
 values (:aggregate_type, :aggregate_id, :sequence, :id)
 on conflict (aggregatetype, aggregateid, source) do update set last = excluded.last, event_id = excluded.event_id
 where head.last < excluded.last;
-insert into {outbox} (
-    {id}, {aggregate_type}, {aggregate_id}, {type}, {payload}, {sequence}, {source}{header_columns}
+-- then
+insert into "{outbox}" (
+    "{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{sequence}", "{source}", "{header_columns}"
 )
 select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
-    {header_values}
-from {heads} as head
+    , "{header_values}"
+from "{heads}" as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
     -- The head was moved just now, and not when this id was written before.
     and changes() > 0
-returning {id}, {returned};
-release cdc_outbox_add
+returning "{id}", "{returned}";
+-- then
+release cdc_outbox_add;
 
 -- name: undo_increasing
 rollback to cdc_outbox_add;
-release cdc_outbox_add
+-- then
+release cdc_outbox_add;
 
 -- name: add_unsequenced
-insert into {outbox} ({id}, {aggregate_type}, {aggregate_id}, {type}, {payload}{header_columns})
+insert into "{outbox}" ("{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{header_columns}")
 values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
-    {header_values}
+    , "{header_values}"
 )
-returning {id}, {returned}
+returning "{id}", "{returned}";
 
 -- name: forget
-delete from {outbox} where {id} = :id
+delete from "{outbox}" where "{id}" = :id;

@@ -1,13 +1,17 @@
 -- name: add_header_column
-alter table {outbox} add column {column} text
+alter table "{outbox}" add column "{column}" text;
 
 -- name: move_heads
-insert into {anew} (source, aggregatetype, aggregateid, last, event_id)
-select source, aggregatetype, aggregateid, last, event_id from {heads};
-drop table {heads};
-alter table {anew} rename to {name}
+insert into "{anew}" (source, aggregatetype, aggregateid, last, event_id)
+select source, aggregatetype, aggregateid, last, event_id from "{heads}";
+-- then
+drop table "{heads}";
+-- then
+alter table "{anew}" rename to "{name}";
 
 -- name: move_outbox
-insert into {anew} (rowid, {columns}) select rowid, {columns} from {outbox};
-drop table {outbox};
-alter table {anew} rename to {name}
+insert into "{anew}" (rowid, "{columns}") select rowid, "{columns}" from "{outbox}";
+-- then
+drop table "{outbox}";
+-- then
+alter table "{anew}" rename to "{name}";

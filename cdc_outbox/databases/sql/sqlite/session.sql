@@ -1,3 +1,3 @@
 -- name: begin
 -- One that reads first cannot write after another one has.
-begin immediate
+begin immediate;

@@ -1,17 +1,17 @@
 -- name: create_inbox
-create table if not exists {inbox} (
+create table if not exists "{inbox}" (
     consumer text collate "C" not null,
     event_id text collate "C" not null,
     claimed_at timestamptz not null default clock_timestamp(),
     primary key (consumer, event_id)
-) partition by range (event_id)
+) partition by range (event_id);
 
 -- name: create_rest
-create table if not exists {rest} partition of {inbox} default
+create table if not exists "{rest}" partition of "{inbox}" default;
 
 -- name: create_watermarks
 -- A watermark is updated with every batch. Free space on its page keeps the update there and out of the index.
-create table if not exists {watermarks} (
+create table if not exists "{watermarks}" (
     consumer text collate "C" not null,
     source text collate "C" not null,
     aggregatetype text collate "C" not null,
@@ -21,11 +21,11 @@ create table if not exists {watermarks} (
     updated_at timestamptz not null default clock_timestamp(),
     parked bigint not null default 0,
     primary key (consumer, source, aggregatetype, aggregateid)
-) with (fillfactor = 50)
+) with (fillfactor = 50);
 
 -- name: create_parked
 -- In the order of `turn` and `parked_id` an aggregate's events are applied: their numbers, where they have any.
-create table if not exists {parked} (
+create table if not exists "{parked}" (
     parked_id bigint generated always as identity primary key,
     consumer text collate "C" not null,
     source text collate "C" not null,
@@ -53,18 +53,18 @@ create table if not exists {parked} (
     bytes bigint not null,
     tried_at timestamptz not null default clock_timestamp(),
     unique (consumer, event_id)
-)
+);
 
 -- name: index_parked
-create index if not exists {parked_aggregates} on {parked} (
+create index if not exists "{parked_aggregates}" on "{parked}" (
     consumer, source, aggregatetype, aggregateid, blocks, turn, parked_id
-)
+);
 
 -- name: index_due
-create index if not exists {parked_due} on {parked} (consumer, retry_at, parked_id) where state = 'waiting'
+create index if not exists "{parked_due}" on "{parked}" (consumer, retry_at, parked_id) where state = 'waiting';
 
 -- name: create_holes
-create table if not exists {holes} (
+create table if not exists "{holes}" (
     consumer text collate "C" not null,
     source text collate "C" not null,
     aggregatetype text collate "C" not null,
@@ -76,10 +76,10 @@ create table if not exists {holes} (
     note text,
     noted_at timestamptz not null default clock_timestamp(),
     primary key (consumer, source, aggregatetype, aggregateid, first)
-)
+);
 
 -- name: create_epochs
-create table if not exists {epochs} (
+create table if not exists "{epochs}" (
     consumer text collate "C" not null,
     topic text collate "C" not null,
     "partition" integer not null,
@@ -91,21 +91,21 @@ create table if not exists {epochs} (
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")
-) with (fillfactor = 50)
+) with (fillfactor = 50);
 
 -- name: create_starts
-create table if not exists {starts} (
+create table if not exists "{starts}" (
     consumer text collate "C" not null,
     event_id text collate "C" not null,
     started integer not null,
     started_at timestamptz not null default clock_timestamp(),
     primary key (consumer, event_id)
-)
+);
 
 -- name: create_purges
-create table if not exists {purges} (
+create table if not exists "{purges}" (
     consumer text collate "C" not null,
     purged_before timestamptz not null,
     purged_at timestamptz not null default clock_timestamp(),
     primary key (consumer, purged_before)
-)
+);

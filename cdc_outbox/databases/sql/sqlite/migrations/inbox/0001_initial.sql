@@ -1,15 +1,15 @@
 -- name: create_inbox
-create table if not exists {inbox} (
+create table if not exists "{inbox}" (
     consumer text not null,
     event_id text not null,
     -- The transaction's name, by which claims are told from those of another.
     claim_token text not null,
     claimed_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, event_id)
-) strict, without rowid
+) strict, without rowid;
 
 -- name: create_watermarks
-create table if not exists {watermarks} (
+create table if not exists "{watermarks}" (
     consumer text not null,
     source text not null,
     aggregatetype text not null,
@@ -18,11 +18,11 @@ create table if not exists {watermarks} (
     parked integer not null default 0,
     updated_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, source, aggregatetype, aggregateid)
-) strict, without rowid
+) strict, without rowid;
 
 -- name: create_parked
 -- In the order of `turn` and `parked_id` an aggregate's events are applied: their numbers, where they have any.
-create table if not exists {parked} (
+create table if not exists "{parked}" (
     -- A parked_id that was given out once never means another event.
     parked_id integer primary key autoincrement,
     consumer text not null,
@@ -52,18 +52,18 @@ create table if not exists {parked} (
     headers text not null,
     bytes integer not null,
     unique (consumer, event_id)
-) strict
+) strict;
 
 -- name: index_parked
-create index if not exists {parked_aggregates} on {parked_name} (
+create index if not exists "{parked_aggregates}" on "{parked_name}" (
     consumer, source, aggregatetype, aggregateid, blocks, turn, parked_id
-)
+);
 
 -- name: index_due
-create index if not exists {parked_due} on {parked_name} (consumer, retry_at) where state = 'waiting'
+create index if not exists "{parked_due}" on "{parked_name}" (consumer, retry_at) where state = 'waiting';
 
 -- name: create_holes
-create table if not exists {holes} (
+create table if not exists "{holes}" (
     consumer text not null,
     source text not null,
     aggregatetype text not null,
@@ -75,10 +75,10 @@ create table if not exists {holes} (
     note text,
     noted_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, source, aggregatetype, aggregateid, first)
-) strict, without rowid
+) strict, without rowid;
 
 -- name: create_epochs
-create table if not exists {epochs} (
+create table if not exists "{epochs}" (
     consumer text not null,
     topic text not null,
     "partition" integer not null,
@@ -90,21 +90,21 @@ create table if not exists {epochs} (
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")
-) strict, without rowid
+) strict, without rowid;
 
 -- name: create_starts
-create table if not exists {starts} (
+create table if not exists "{starts}" (
     consumer text not null,
     event_id text not null,
     started integer not null,
     started_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, event_id)
-) strict, without rowid
+) strict, without rowid;
 
 -- name: create_purges
-create table if not exists {purges} (
+create table if not exists "{purges}" (
     consumer text not null,
     purged_before text not null,
     purged_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     primary key (consumer, purged_before)
-) strict, without rowid
+) strict, without rowid;
