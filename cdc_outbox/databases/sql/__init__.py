@@ -34,8 +34,8 @@ FOLDER: Traversable = files(__name__)
 _NAME = re.compile(r"^-- name: (\w+)(?: if (\w+))?\n", re.MULTILINE)
 _VERSION = re.compile(r"(\d{4})_[a-z0-9_]+\.sql")
 _FORM = (
-    "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration, and end "
-    "it with a semicolon."
+    "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration, and "
+    "end it with a semicolon."
 )
 _REGION = re.compile(r"^ *-- if (\w+)\n(.*?)^ *-- end$\n?", re.MULTILINE | re.DOTALL)
 _TOKEN = re.compile(
