@@ -44,7 +44,7 @@ class SequenceMode(StrEnum):
         return sequence - 1 if self.is_gapless else None
 
     def is_passed(self, last: int, sequence: int) -> bool:
-        """Tell whether a watermark at ``last`` proves that the event of this sequence was applied."""
+        """Return whether a watermark at ``last`` proves that the event of this sequence was applied."""
         return self.is_gapless and sequence <= last
 
     def known_sequences(self, last: int) -> range:

@@ -66,7 +66,7 @@ def safe_json(content: object, *, indent: int | None = None, default: Callable[[
 
 
 def has_controls(text: str) -> bool:
-    """Tell whether :func:`visible` would change the text."""
+    """Return whether :func:`visible` would change the text."""
     return _CONTROLS.search(text) is not None
 
 
@@ -116,18 +116,18 @@ MASK = "********"
 
 
 def shows_password(url: str) -> bool:
-    """Tell whether a URL, or a connection string, has a password in it that is no reference."""
+    """Return whether a URL, or a connection string, has a password in it that is no reference."""
     text = REFERENCE.sub("", url)
     return bool(_LOGIN.search(text) or _ORACLE.search(text))
 
 
 def is_secret(option: str) -> bool:
-    """Tell whether nobody should see what a connector's option stands for."""
+    """Return whether nobody should see what a connector's option stands for."""
     return bool(_SECRET.search(option) or _USER_INFO.search(option) or _ADDRESS.search(option))
 
 
 def shows_secret(option: str, value: str) -> bool:
-    """Tell whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
+    """Return whether a connector's option holds a secret itself, and not a reference that the worker resolves."""
     if not _SECRET.search(option) or REFERENCE.fullmatch(value):
         return False
     # A JAAS line is more than its password: a reference inside it will do, and Kerberos needs none.
@@ -185,7 +185,7 @@ def _parts(value: str) -> Iterator[str]:
 
 
 def hides(option: str, value: str) -> bool:
-    """Tell whether a value had better not be shown; of what is no secret, little is hidden too much."""
+    """Return whether a value had better not be shown; of what is no secret, little is hidden too much."""
     text = REFERENCE.sub("", value)
     return (
         shows_secret(option, value)

@@ -37,7 +37,7 @@ class TrustedFiles:
         self._folder = None if state is None else state / "cdc-outbox" / "trusted"
 
     def has(self, path: Path, text: str) -> bool:
-        """Tell whether a file is trusted with this content."""
+        """Return whether a file is trusted with this content."""
         return self._folder is not None and (self._folder / _digest(path, text)).is_file()
 
     def add(self, path: Path, text: str) -> None:

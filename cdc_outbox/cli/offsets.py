@@ -222,7 +222,7 @@ def _change(
 
 
 def _agree(name: str, move: OffsetChange) -> bool:
-    """Tell whether events may be left out: asked where they would be, and a person is at the terminal."""
+    """Return whether events may be left out: asked where they would be, and a person is at the terminal."""
     if not move.skips:
         return False
     if not sys.stdin.isatty():

@@ -120,7 +120,7 @@ class Wanted:
         return None
 
     def _has_checkpoints(self, table: OutboxTable) -> bool:
-        """Tell whether rows stay until they are pruned, and what proves them delivered can be remembered."""
+        """Return whether rows stay until they are pruned, and what proves them delivered can be remembered."""
         return table.mode.keeps_rows and any(table.checkpoints in component.tables for component in self.components)
 
     def known_name(self, kind: str) -> str:

@@ -26,7 +26,7 @@ class Found:
         return owes_rows(self.config)
 
     def may_read(self, slot: str) -> bool:
-        """Tell whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
+        """Return whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
         tasks = self.status.tasks
         runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
         return runs and slot_of(self.config) == slot

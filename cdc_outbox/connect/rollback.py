@@ -73,7 +73,7 @@ class Rollback:
             self.report("undo", f"check {self.name}, or run the command again when the cause has passed")
 
     def _is_overwritten(self) -> bool:
-        """Tell whether another deployment has replaced what this one gave, so that there is nothing to take back."""
+        """Return whether another deployment has replaced what this one gave, so that there is nothing to take back."""
         if self.owes_rows or not (self.created or self.changed):
             return False
         known = [self.wanted, *([] if self.before is None else [self.before.config])]
@@ -81,7 +81,7 @@ class Rollback:
         return now is not None and now not in known
 
     def _appears(self) -> bool:
-        """Tell whether what was asked for comes into being after all, as it was asked for."""
+        """Return whether what was asked for comes into being after all, as it was asked for."""
         with suppress(ConnectError):
             wait_until(
                 lambda: self.client.find_config(self.name) is not None,

@@ -184,7 +184,7 @@ def _silence(error: requests.RequestException, worker: str, url: str, timings: T
 
 
 def _broke_off(error: BaseException | None) -> bool:
-    """Tell whether there was a connection, and it ended under the request."""
+    """Return whether there was a connection, and it ended under the request."""
     ends = (ConnectionResetError, ConnectionAbortedError, BrokenPipeError, IncompleteRead)
     return error is not None and (isinstance(error, ends) or _broke_off(error.__context__))
 

@@ -41,7 +41,7 @@ class InboxStore(Protocol):
     """
 
     def fits(self, aggregate: Aggregate) -> bool:
-        """Tell whether an aggregate can have a watermark here."""
+        """Return whether an aggregate can have a watermark here."""
 
     def refuse(self, event_ids: Sequence[str]) -> None:
         """Refuse what cannot be claimed, for those who write an id down before it is, or without.

@@ -231,7 +231,7 @@ class Ownership:
         self._suspects: dict[TopicPartition, int] = {}
 
     def owns(self, tp: TopicPartition) -> bool:
-        """Tell whether a partition is assigned."""
+        """Return whether a partition is assigned."""
         return tp in self.held or tp in self.unissued
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
@@ -316,7 +316,7 @@ class Ownership:
         return bool(self._suspects)
 
     def is_suspect(self, tp: TopicPartition) -> bool:
-        """Tell whether the next event of a partition may be one that kills the process."""
+        """Return whether the next event of a partition may be one that kills the process."""
         return tp in self._suspects
 
     def survived(self, tp: TopicPartition) -> None:

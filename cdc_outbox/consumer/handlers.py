@@ -141,7 +141,7 @@ class Handlers:
 
 
 def _takes_two(call: Callable[..., object]) -> bool:
-    """Tell whether something can be called with two arguments, as far as it says what it takes."""
+    """Return whether something can be called with two arguments, as far as it says what it takes."""
     try:
         inspect.signature(call).bind(None, None)
     except TypeError:
@@ -205,7 +205,7 @@ class HandlerRunner:
         self._error_texts = error_texts
 
     def has_handler(self, event: RecordedEvent) -> bool:
-        """Tell whether anybody listens."""
+        """Return whether anybody listens."""
         return self._handlers.get(event.type) is not None
 
     def text_of(self, error: BaseException) -> str:

@@ -157,7 +157,7 @@ def lags_of(client: "confluent.Consumer", tps: Iterable[_TopicPartition]) -> dic
 
 
 def is_fetched(client: "confluent.Consumer", tp: _TopicPartition) -> bool:
-    """Tell whether a broker answered what there is in a partition, so that what is there is here."""
+    """Return whether a broker answered what there is in a partition, so that what is there is here."""
     try:
         _, end = client.get_watermark_offsets(confluent.TopicPartition(*tp), cached=True)
     except confluent.KafkaException as error:

@@ -289,7 +289,7 @@ class _State:
         return self.memory.watermarks.get(aggregate, _NEW).last if last is None else last
 
     def take(self, event_id: str) -> bool:
-        """Tell whether an id is unseen; it is seen from now on."""
+        """Return whether an id is unseen; it is seen from now on."""
         if event_id in self.left:
             self.left.discard(event_id)
             return True

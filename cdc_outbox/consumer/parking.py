@@ -123,7 +123,7 @@ class ParkingPlan:
 
 
 def _keeps_row(item: Item, verdict: Verdict) -> bool:
-    """Tell whether a parked event stays in its row, unless it is applied; otherwise it is parked anew if at all.
+    """Return whether a parked event stays in its row, unless it is applied; otherwise it is parked anew if at all.
 
     The row of an unreadable message holds its place in the aggregate. What is read at last, and waits for no event
     that is parked, needs that place no more, but a row that says what it is.
@@ -193,7 +193,7 @@ class Adoption:
             )
 
     def takes(self, row: ParkedEvent) -> bool:
-        """Tell whether this consumer can apply a parked event: another one may know aggregate types more."""
+        """Return whether this consumer can apply a parked event: another one may know aggregate types more."""
         is_own = partition_of(row.message) not in self.adopted
         return is_own or row.aggregate.aggregate_type in {"", *self._contract.aggregates}
 

@@ -132,7 +132,7 @@ class RetryTracker:
         self._pauses = 0
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
-        """Tell whether a handler's error is one that another try cannot fix."""
+        """Return whether a handler's error is one that another try cannot fix."""
         return self._retry.is_hopeless(error.__cause__)
 
     def excuses(self, item: Item) -> bool:

@@ -254,7 +254,7 @@ class UnhandledEvents:
             self._has_passed = True
 
     def _find(self) -> bool:
-        """Tell whether the group has begun, or the topics hold an event with a handler, of what was not read before."""
+        """Return whether the group has begun, or the unread part of the topics holds an event with a handler."""
         with self._opened() as reader:
             partitions = reader.partitions(self._contract.topics)
             if not self._read and reader.committed(partitions):  # of partitions that another instance holds, or held

@@ -100,7 +100,7 @@ class ConsumerStats:
         return self._limits.room.without(self._parked.total(), self._parked_bytes)
 
     def wants_a_look(self) -> bool:
-        """Tell whether it is time to look into the park."""
+        """Return whether it is time to look into the park."""
         if self.is_due or self._clock() - self._looked_at >= self._limits.parked_poll_seconds:
             self.is_due = False
             self._looked_at = self._clock()
@@ -127,7 +127,7 @@ class ConsumerStats:
             self._waiting_since = self._clock()
 
     def wants_counts(self) -> bool:
-        """Tell whether it is time to count what is parked."""
+        """Return whether it is time to count what is parked."""
         return self._clock() >= self._count_at
 
     def looked(self, counts: Sequence[ParkedCount], seconds: float = 0.0) -> None:
@@ -299,7 +299,7 @@ class ConsumerStats:
         )
 
     def _is_news(self, error: CdcOutboxError) -> bool:
-        """Tell whether an error is to be logged: that events have no handler is so until it is fixed."""
+        """Return whether an error is to be logged: that events have no handler is so until it is fixed."""
         before, self._told = self._told, str(error)
         return not isinstance(error, NoHandlerError) or self._told != before
 

@@ -274,7 +274,7 @@ class WireContract:
         return texts
 
     def _asks_for(self, name: str, message: Message) -> bool:
-        """Tell whether the contract names a header of this message; asked only of one that is not in order."""
+        """Return whether the contract names a header of this message; asked only of one that is not in order."""
         names = self._names_in({name for name, value in message.headers if value is not None})
         return name in {self.id_header, *names.placed().values(), *self.extra_headers}
 

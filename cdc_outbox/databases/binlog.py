@@ -56,7 +56,7 @@ class Log:
     without: Sequence[str] = ()
 
     def leaves_out(self, database: str) -> bool:
-        """Tell whether changes of a database are not written."""
+        """Return whether changes of a database are not written."""
         return bool(self.only and database not in self.only) or database in self.without
 
 
@@ -156,6 +156,6 @@ def _names_in(listed: str) -> list[str]:
 
 
 def has_new_names(version: str) -> bool:
-    """Tell whether a server has MySQL's newer words, in which nobody is a slave."""
+    """Return whether a server has MySQL's newer words, in which nobody is a slave."""
     numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
     return "mariadb" not in version.lower() and bool(numbers and (int(numbers[1]), int(numbers[2])) >= (8, 2))

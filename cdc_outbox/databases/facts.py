@@ -233,7 +233,7 @@ class PublicationFacts:
     tables: Sequence[str] = ()
 
     def has(self, outbox: OutboxTable) -> bool:
-        """Tell whether an outbox is in it, or needs not to be: messages in the log are sent anyway."""
+        """Return whether an outbox is in it, or needs not to be: messages in the log are sent anyway."""
         return self.covers_table or outbox.mode is OutboxMode.MESSAGE
 
 

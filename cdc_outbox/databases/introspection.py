@@ -77,7 +77,7 @@ class Catalog:
         return find_version(partial(self._driver.fetch, self._connection), component)
 
     def exists(self, table: TableName) -> bool:
-        """Tell whether there is a table, or anything else, of this name."""
+        """Return whether there is a table, or anything else, of this name."""
         return exists(partial(self._driver.fetch, self._connection), table)
 
     def find_table(self, table: TableName) -> TableFacts | None:
@@ -166,7 +166,7 @@ class Catalog:
         )
 
     def has_lost_heads(self, table: OutboxTable, source: str) -> bool:
-        """Tell whether the outbox holds numbered events of a source and the head table none of its numbers.
+        """Return whether the outbox holds numbered events of a source and the head table none of its numbers.
 
         Raises:
             DatabaseAccessError: The role may not read both tables.
@@ -175,7 +175,7 @@ class Catalog:
         return bool(lost)
 
     def is_published(self, table: OutboxTable, publication: str) -> bool:
-        """Tell whether the publication is there, with the outbox in it if there is one."""
+        """Return whether the publication is there, with the outbox in it if there is one."""
         found = self.find_publication(table, publication)
         return found is not None and found.has(table)
 
@@ -208,7 +208,7 @@ class Catalog:
         )
 
     def find_function(self, function: TableName, role: str) -> tuple[bool, bool]:
-        """Tell whether there is a function that takes a text and an interval, and whether a role may execute it."""
+        """Return whether there is a function that takes a text and an interval, and whether a role may execute it."""
         [(there, callable_)] = self._look("callable", function, role=role)
         return there, callable_
 

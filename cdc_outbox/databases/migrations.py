@@ -264,7 +264,7 @@ def drop_statements(component: Component) -> list[str]:
 
 
 def exists(execute: Execute, table: TableName) -> bool:
-    """Tell whether there is a table, or anything else, of this name."""
+    """Return whether there is a table, or anything else, of this name."""
     statement = load(table.dialect, "versions")["exists"].render(table.literals())
     return bool(execute(statement)[0][0])
 

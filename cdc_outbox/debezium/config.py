@@ -235,7 +235,7 @@ class Config:
         return None
 
     def _is_of_messages(self, router: Router) -> bool:
-        """Tell whether a router's predicate is true of messages, and not of a table's rows."""
+        """Return whether a router's predicate is true of messages, and not of a table's rows."""
         predicate = self.predicates.get(router.predicate)
         if predicate is None or predicate.type != TOPIC_NAMES or router.on("negate"):
             return False

@@ -92,7 +92,7 @@ def refusal(regex: str, *, ignores_case: bool = False) -> str:
 
 
 def matches(regex: str, text: str, *, ignores_case: bool = False) -> bool | None:
-    """Tell whether an expression matches a whole text, ``None`` where that is not known."""
+    """Return whether an expression matches a whole text, ``None`` where that is not known."""
     try:
         return _matches(regex, text, ignores_case=ignores_case)
     except (InvalidRegexError, UnknownRegexError):

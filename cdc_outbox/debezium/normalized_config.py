@@ -199,7 +199,7 @@ class NormalizedConfig:
         return value.lower() if kind == "boolean" or closed else value
 
     def _narrows_nothing(self, key: str, value: Value) -> bool:
-        """Tell whether a list names what stands before the tables that are captured anyway."""
+        """Return whether a list names what stands before the tables that are captured anyway."""
         if key not in {"schema.include.list", "database.include.list"} or not self.config.tables:
             return False
         if len(self.config.tables) < len(self.config.captured) or isinstance(value, str):
@@ -269,7 +269,7 @@ class NormalizedConfig:
         yield f"{prefix}predicate", Setting(f"{plugin.prefix}predicate", (*negated, *sorted(options)))
 
     def _sees_everything(self, plugin: ConfiguredPlugin) -> bool:
-        """Tell whether a predicate lets every captured table pass; a router lets pass unchanged what is no table's."""
+        """Return whether a predicate lets every captured table pass; a router passes other records unchanged."""
         all_named = len(self.config.tables) == len(self.config.captured)
         return all_named and bool(self.config.raw_topics) and self.seen_by(plugin) == self.config.raw_topics
 
@@ -312,7 +312,7 @@ def _class_of(plugin: ConfiguredPlugin) -> str:
 
 
 def _reads(plugin: ConfiguredPlugin, option: str) -> bool:
-    """Tell whether a transform reads an option, as far as is known."""
+    """Return whether a transform reads an option, as far as is known."""
     found = catalogue.plugin(plugin.get("type"))
     if found is None or option in {*found.options, *IMPLICIT}:
         # Declared, and read by nobody: the router takes no type but from a placed column.

@@ -295,7 +295,7 @@ class _Search:
         return None
 
     def _is_new(self, at: int, position: int) -> bool:
-        """Tell whether no way has come here before, and count the step; what came here has failed."""
+        """Return whether no way has come here before, and count the step; what came here has failed."""
         if (at, position) in self._seen:
             return False
         self._seen.add((at, position))

@@ -90,12 +90,12 @@ def decoded(event: RecordedEvent) -> RecordedEvent:
 
 
 def says_bytes(headers: Mapping[str, str]) -> bool:
-    """Tell whether a message in binary mode says that its payload is bytes."""
+    """Return whether a message in binary mode says that its payload is bytes."""
     return "ce_specversion" in headers and headers.get(_CONTENT_TYPE) == _BYTES
 
 
 def says_envelope(header: str, value: bytes | None) -> bool:
-    """Tell whether a header says that the value is a CloudEvent in structured mode."""
+    """Return whether a header says that the value is a CloudEvent in structured mode."""
     return header == _CONTENT_TYPE and value is not None and value.lower().startswith(_ENVELOPE.encode())
 
 

@@ -146,7 +146,7 @@ def _json_or_none(octets: bytes) -> Any:  # noqa: ANN401
 
 
 def _has_schema(content: object) -> bool:
-    """Tell whether JsonConverter wrote it with ``schemas.enable``: a schema of Connect's, the payload, nothing else."""
+    """Return whether JsonConverter wrote it with ``schemas.enable``: a Connect schema, the payload, nothing else."""
     if not isinstance(content, dict) or content.keys() != {"schema", "payload"}:
         return False
     schema = content["schema"]

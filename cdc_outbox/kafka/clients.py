@@ -77,7 +77,7 @@ class _Repeats(logging.Filter):
         self._said: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether it is new."""
+        """Return whether it is new."""
         text, now = self._VARYING.sub("", record.getMessage()), time.monotonic()
         is_new = self._said.get(text, -math.inf) < now - self._SECONDS
         if is_new:

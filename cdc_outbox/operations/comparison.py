@@ -55,14 +55,14 @@ class _Held:
                 self.others.add(event.id)
 
     def has(self, row: Row) -> bool:
-        """Tell whether a message had a row's id and its sequence number, where it has one."""
+        """Return whether a message had a row's id and its sequence number, where it has one."""
         event_id, *_, sequence = row
         if sequence is None:
             return event_id not in self.lacking
         return self._holder(row) == fingerprint(event_id) or event_id in self.others
 
     def conflicts(self, row: Row) -> bool:
-        """Tell whether a message had a row's sequence number, and none had it with the row's id."""
+        """Return whether a message had a row's sequence number, and none had it with the row's id."""
         return not self.has(row) and self._holder(row) is not None
 
     def _holder(self, row: Row) -> int | None:

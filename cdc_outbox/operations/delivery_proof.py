@@ -164,7 +164,7 @@ def stored_position(name: str, offsets: Sequence[Mapping[str, Any]], *, topic_pr
 
 
 def captures(table: str, config: Mapping[str, str]) -> bool:
-    """Tell whether a connector may read a table, called ``database.table``, by its list of tables."""
+    """Return whether a connector may read a table, called ``database.table``, by its list of tables."""
     patterns = listed(config.get("table.include.list", ""))
     return not patterns or any(matches(pattern, table, ignores_case=True) is not False for pattern in patterns)
 

@@ -32,7 +32,7 @@ class Part:
     end: str
 
     def overlaps(self, other: "Part") -> bool:
-        """Tell whether a key could lie in both."""
+        """Return whether a key could lie in both."""
         return self.start < other.end and other.start < self.end
 
 

@@ -150,7 +150,7 @@ def _order(row: ParkedRow) -> tuple[int, int]:
 
 
 def _is_next(row: ParkedRow, waiting: Sequence[ParkedRow], last: int) -> bool:
-    """Tell whether nothing is missing before an event; where numbers may have gaps, its reason tells."""
+    """Return whether nothing is missing before an event; where numbers may have gaps, its reason tells."""
     return row.sequence == last + 1 or (row.reason in _IN_TURN and waiting[0].parked_id == row.parked_id)
 
 

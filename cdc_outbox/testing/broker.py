@@ -81,7 +81,7 @@ class Broker(Server):
         return messages
 
     def answers(self) -> bool:
-        """Tell whether the broker takes requests."""
+        """Return whether the broker takes requests."""
         with socket.socket() as probe:
             probe.settimeout(1)
             if probe.connect_ex((HOST, self.port)):

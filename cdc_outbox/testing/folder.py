@@ -247,7 +247,7 @@ class StackFolder:
 
 
 def _is_ours(path: Path) -> bool | None:
-    """Tell whether it is a folder of this user's that no other user may write to, ``None`` where nothing is."""
+    """Return whether it is a folder of this user's that no other user may write to, ``None`` where nothing is."""
     with contextlib.suppress(FileNotFoundError):  # cleared away since it was listed
         found = path.lstat()
         writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -86,7 +86,7 @@ class MariaDb(Server):
         return self.dsn(name)
 
     def answers(self) -> bool:
-        """Tell whether the server takes connections."""
+        """Return whether the server takes connections."""
         import pymysql  # noqa: PLC0415 - see _connect
 
         try:

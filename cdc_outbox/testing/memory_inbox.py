@@ -102,7 +102,7 @@ class MemoryDatabase:
         self.now, self._is_open = copy.deepcopy(self.committed), True
 
     def state(self, connection: AnyConnection) -> TransactionState:  # noqa: ARG002
-        """Tell whether one is open."""
+        """Return whether one is open."""
         return TransactionState.OPEN if self._is_open else TransactionState.ENDED
 
     async def commit(self, connection: AnyConnection) -> None:  # noqa: ARG002

@@ -91,7 +91,7 @@ class Postgres(Server):
                 connection.execute(rename.format(Identifier(unfinished), Identifier(name)))
 
     def answers(self) -> bool:
-        """Tell whether the server takes connections."""
+        """Return whether the server takes connections."""
         try:
             psycopg.connect(self.dsn(), connect_timeout=2).close()
         except psycopg.Error:

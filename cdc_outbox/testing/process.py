@@ -225,7 +225,7 @@ class Server(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Tell whether it can be used."""
+        """Return whether it can be used."""
 
     @property
     def log(self) -> Path:

@@ -13,7 +13,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def looks_like_properties(text: str) -> bool:
-    """Tell whether a text begins as one: neither JSON nor YAML has ``=`` behind its first word."""
+    """Return whether a text begins as one: neither JSON nor YAML has ``=`` behind its first word."""
     line = next((line for _, line in _lines(text)), "")
     return re.match(r"[\w.-]+[ \t]*=", line) is not None
 

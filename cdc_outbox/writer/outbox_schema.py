@@ -94,7 +94,7 @@ _HAS_TABLE, _PARTITIONED = "has_table", "partitioned"
 
 
 def _makes_table(table: OutboxTable) -> bool:
-    """Tell whether we make the outbox itself: it has rows, and is not adopted."""
+    """Return whether we make the outbox itself: it has rows, and is not adopted."""
     return not table.adopted and table.mode is not OutboxMode.MESSAGE
 
 

@@ -30,11 +30,11 @@ class IdRange:
     end: UUID
 
     def overlaps(self, other: "IdRange") -> bool:
-        """Tell whether an id could lie in both."""
+        """Return whether an id could lie in both."""
         return self.start < other.end and other.start < self.end
 
     def covers(self, other: "IdRange") -> bool:
-        """Tell whether every id of the other lies in this one."""
+        """Return whether every id of the other lies in this one."""
         return self.start <= other.start and other.end <= self.end
 
 

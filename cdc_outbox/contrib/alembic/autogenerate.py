@@ -99,7 +99,7 @@ def _key_of(operation: MigrateOperation, default: str | None) -> TableKey | None
 
 
 def _is_default_only(operation: MigrateOperation) -> bool:
-    """Tell whether nothing is left of an operation without the default that it would set.
+    """Return whether nothing is left of an operation without the default that it would set.
 
     A later incarnation's source must not be set back, and the clock never compares equal to itself.
     """

@@ -112,7 +112,7 @@ def _run(
 
 
 def is_routed(wanted: OutboxSettings) -> bool:
-    """Tell whether the project's routers let migrations make the outbox in its database."""
+    """Return whether the project's routers let migrations make the outbox in its database."""
     return bool(router.allow_migrate(wanted.database, APP, model_name="outboxevent"))
 
 

@@ -70,7 +70,7 @@ class Driver(Protocol):
     """One sentence for who is not in a transaction: how to open one."""
 
     def joins_transaction(self, connection: AnyConnection) -> bool:
-        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+        """Return whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
     def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
@@ -132,7 +132,7 @@ class AsyncDriver(Protocol):
     transaction_hint: str
 
     async def joins_transaction(self, connection: AnyConnection) -> bool:
-        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+        """Return whether what is executed next is ended by the caller's commit or rollback, and not at once."""
 
     async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows as plain tuples, an empty list where it returns none."""
@@ -213,7 +213,7 @@ def translate(error: BaseException) -> DatabaseError | None:
 
 
 def is_of_driver(error: BaseException) -> bool:
-    """Tell whether an error is of a kind that a database's driver raises, or a framework that stands on one."""
+    """Return whether an error is of a kind that a database's driver raises, or a framework that stands on one."""
     return _find_module(type(error)) is not None
 
 

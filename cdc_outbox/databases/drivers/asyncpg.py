@@ -150,7 +150,7 @@ def _refuse_open(connectable: Connectable) -> None:
 
 
 def _is_closed(connectable: Connectable) -> bool:
-    """Tell whether nothing can be asked of the connection; what a pool has taken back raises."""
+    """Return whether nothing can be asked of the connection; what a pool has taken back raises."""
     try:
         return connectable.is_closed()
     except InterfaceError:

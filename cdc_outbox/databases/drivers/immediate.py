@@ -56,7 +56,7 @@ class Immediate(Generic[DriverT]):
         self.transaction_hint = driver.transaction_hint
 
     async def joins_transaction(self, connection: AnyConnection) -> bool:
-        """Tell whether what is executed next is ended by the caller's commit or rollback, and not at once."""
+        """Return whether what is executed next is ended by the caller's commit or rollback, and not at once."""
         return self._driver.joins_transaction(connection)
 
     async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:

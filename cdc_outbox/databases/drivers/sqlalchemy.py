@@ -378,7 +378,7 @@ def _in_transaction(raw: Any) -> TransactionState:  # noqa: ANN401 - of sqlite3 
 
 
 def _has_transaction(raw: object) -> bool:
-    """Tell whether somebody opened a transaction by statement, as is usual with SQLite."""
+    """Return whether somebody opened a transaction by statement, as is usual with SQLite."""
     try:
         if isinstance(raw, AdaptedConnection):
             return raw.run_async(drivers.find_async_driver(raw.driver_connection).joins_transaction)

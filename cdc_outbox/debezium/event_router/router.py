@@ -194,7 +194,7 @@ class EventRouter:
         return None if self._drops(value.operation) else self._event(record, value, memory)
 
     def _drops(self, operation: str) -> bool:
-        """Tell whether changes of an operation are dropped."""
+        """Return whether changes of an operation are dropped."""
         if operation == "u" and self.on_update is UpdateBehavior.FATAL:
             raise RoutingError("Unexpected update message received, fail.", exception="IllegalStateException")
         return operation in {"d", "u"}

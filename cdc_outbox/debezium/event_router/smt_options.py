@@ -61,13 +61,13 @@ class SmtOptions:
         return UpdateBehavior(self.choice("table.op.invalid.behavior", tuple(UpdateBehavior)))
 
     def ignores_missing(self) -> bool:
-        """Tell whether a row may lack a placed column; the other release's option is ignored, as it is there."""
+        """Return whether a row may lack a placed column; the other release's option is ignored, as it is there."""
         if self.version < _MISSING_IS_A_WORD:
             return not self.truth("table.fields.additional.error.on.missing", default=True)
         return self.choice("table.field.additional.missing", ("error", "ignore")) == "ignore"
 
     def expands_json(self) -> bool:
-        """Tell whether payloads are expanded; what only matters then is checked all the same."""
+        """Return whether payloads are expanded; what only matters then is checked all the same."""
         self.choice("table.json.payload.null.behavior", ("ignore", "optional_bytes"))
         if self.version >= _EMPTY_ARRAYS:
             self.choice("table.json.payload.empty.array.behavior", ("ignore", "optional_string"))

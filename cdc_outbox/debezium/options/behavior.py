@@ -96,7 +96,7 @@ class OptionBehavior:
         self.adopted = (adopted,) if isinstance(adopted, Impact) else adopted
 
     def covers(self, option: str) -> bool:
-        """Tell whether an option is one of these, or belongs to it."""
+        """Return whether an option is one of these, or belongs to it."""
         return any(_covers(name, option) for name in self.names)
 
 
@@ -112,7 +112,7 @@ def _pattern(name: str) -> re.Pattern[str]:
 
 
 def unset(before: Value | None, _after: Value | None) -> bool:
-    """Tell whether an option was at its default."""
+    """Return whether an option was at its default."""
     return before is None
 
 

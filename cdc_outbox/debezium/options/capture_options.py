@@ -26,7 +26,7 @@ _INSERTS_ALONE = connector(
 
 
 def _stops_reading_rows(before: Value | None, after: Value | None) -> bool:
-    """Tell whether a connector that has offsets reads no rows, now as before.
+    """Return whether a connector that has offsets reads no rows, now as before.
 
     ``initial``, the default, reads them where it has no offset; ``never``, ``recovery`` and ``when_needed_no_data`` in
     no case. ``configuration_based`` looks at no offset: it reads them at every start, or at none.

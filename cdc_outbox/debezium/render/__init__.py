@@ -106,7 +106,7 @@ def owing_rows(config: Mapping[str, str], spec: Spec) -> dict[str, str]:
 
 
 def owes_rows(config: Mapping[str, str]) -> bool:
-    """Tell whether a connector was to publish the rows of its table again, and no deployment saw the end of it.
+    """Return whether a connector was to publish the rows of its table again, and no deployment saw the end of it.
 
     Others' connectors that take a snapshot only have statements of their own for it at most.
     """

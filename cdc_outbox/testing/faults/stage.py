@@ -114,7 +114,7 @@ class Stage:
             await play.close()
 
     def has(self, connection: object) -> bool:
-        """Tell whether it looks on through this connection."""
+        """Return whether it looks on through this connection."""
         return connection is self._connection
 
     async def see(self) -> list[object]:

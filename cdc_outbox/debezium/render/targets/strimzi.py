@@ -204,7 +204,7 @@ def _metadata(name: str, settings: Mapping[str, str], cluster: str | None = None
 
 
 def _reads_secrets(settings: Mapping[str, str]) -> bool:
-    """Tell whether the worker reads the Secret by itself."""
+    """Return whether the worker reads the Secret by itself."""
     return settings.get("secrets") == "secrets"
 
 
