@@ -185,14 +185,14 @@ class _Recovery:
         text = f"{name} continues at {slot.confirmed}, the position of its slot"
         if positions.stored is None:
             say(visible(f"{text}: Connect has stored no offset"), err=self.prints_json)
-            return self._end(_tell_what_is_left(client, name, is_accepted=False), goesOnAt=str(slot.confirmed))
+            return self._end(_tell_what_is_left(client, name, is_accepted=False), continuesAt=str(slot.confirmed))
         text += f", not at Connect's offset {positions.stored.lsn}; consumers skip duplicates"
         if not yes:
             _confirm(text)
         self._reset_offsets(slot, stable_seconds=stable_seconds)
         say(visible(text), err=self.prints_json)
         code = _tell_what_is_left(client, name, is_accepted=not self.losses)
-        return self._end(code, goesOnAt=str(slot.confirmed), offsetsDeleted=True)
+        return self._end(code, continuesAt=str(slot.confirmed), offsetsDeleted=True)
 
     def _reset_offsets(self, slot: SlotFacts, *, stable_seconds: float) -> None:
         timings = replace(self.client.cluster.timings, timeout_seconds=_STOPS_WITHIN_SECONDS)
@@ -210,7 +210,7 @@ class _Recovery:
 
     def _end(self, code: ExitCode, *, left: int | None = None, **done: object) -> ExitCode:
         if self.prints_json:
-            nothing: dict[str, object] = {"accepted": [], "goesOnAt": None, "offsetsDeleted": False, "error": None}
+            nothing: dict[str, object] = {"accepted": [], "continuesAt": None, "offsetsDeleted": False, "error": None}
             content = {"connector": self.name, "findings": [*map(finding_content, self.told)], **nothing, **done}
             say(document("Recovery", content | {"left": len(self.losses) if left is None else left}))
         return code

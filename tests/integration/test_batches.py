@@ -175,5 +175,5 @@ def test_a_statement_that_fails_in_a_pipeline_parks_its_own_event_alone(fed_serv
 
 
 def test_a_connection_without_a_pipeline_mode_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"a sqlite3.Connection has no pipeline mode"):
+    with pytest.raises(ConfigError, match=r"sqlite3.Connection has no pipeline mode"):
         pipeline_of(sqlite3.connect(":memory:"))

@@ -155,7 +155,7 @@ def test_a_list_that_knows_no_rollback_is_found_as_an_effect_and_noted_as_a_call
     assert not [one for one in report.repetitions if one.scenario.startswith(("every event twice", "all events"))]
     [times] = {one.times for one in report.repetitions if one.scenario.startswith("another consumer")}
     assert times == 1
-    assert "note: mails happen again: 3 times more" in str(report)
+    assert "note: mails happen again: 3 more times" in str(report)
 
 
 def test_a_variable_that_outlives_a_rollback_is_found(dsn: str) -> None:
@@ -199,7 +199,7 @@ def test_what_cannot_be_applied_alone_is_told_with_its_reason(dsn: str) -> None:
         raise LookupError("no such customer")
 
     found = problem(handler, dsn)
-    assert "without a fault: not all is applied" in found
+    assert "without a fault: some events are not applied" in found
     assert "raised LookupError at test_handler_faults.py:" in found
     assert "(no such customer)" in found
 

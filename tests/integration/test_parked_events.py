@@ -303,7 +303,7 @@ def test_a_place_that_is_not_there_is_told_with_those_that_are(service: Brokerle
 
 def test_a_name_that_nobody_uses_is_told_with_those_that_are_used(service: BrokerlessService) -> None:
     service.deliver(make_event(2))
-    sentence = f"no consumer 'shiping' has used the inbox .* there are: {service.name}"
+    sentence = f"no consumer 'shiping' has used the inbox .* consumers are {service.name}"
     with replace(service, name="shiping").opened() as inbox, pytest.raises(ConfigError, match=sentence):
         inbox.refuse_unknown()
 

@@ -78,7 +78,7 @@ def test_nothing_goes_while_the_connector_is_paused(orders: Orders) -> None:
         pruned = orders.run(wait_seconds=1)
         assert (pruned.deleted, orders.rows) == (0, 3)
         assert f"the connector {NAME} (PAUSED) is at binlog.0" in pruned.verdict.held_back
-        assert "behind the checkpoint binlog.0" in pruned.verdict.held_back
+        assert "before the checkpoint binlog.0" in pruned.verdict.held_back
     finally:
         orders.client.resume(NAME)
     assert orders.run().deleted == 3
@@ -291,7 +291,7 @@ def test_a_binlog_that_was_reset_proves_nothing(orders: Orders) -> None:
     orders.halt()
     orders.query("reset master")
     orders.write(3)
-    with pytest.raises(UnprovenDeliveryError, match=r"and that file ends at \d+; nothing was deleted"):
+    with pytest.raises(UnprovenDeliveryError, match=r"but that file ends at \d+; nothing was deleted"):
         orders.run()
     assert orders.rows == 6
     # Not even when it has grown longer than the old one was: the connector cannot go on there.

@@ -272,7 +272,7 @@ def test_a_number_that_is_too_low_is_the_events_own_failure_and_stops_no_consume
         outbox.add(connection, replace(reaction("1"), aggregate_type="price", sequence=7))
 
     event = make_event(1)
-    with pytest.raises(HandlerError, match=rf"{event.id}\) added cannot be written"):
+    with pytest.raises(HandlerError, match=rf"{event.id}\) cannot be written"):
         deliver(consumer, event)
 
 

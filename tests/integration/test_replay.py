@@ -211,7 +211,7 @@ def test_a_part_of_an_increasing_type_is_refused_ahead_of_the_consumer(
     sent = invoices()
     fed_service.send(*sent)
     for dry_run in (True, False):
-        with pytest.raises(ConfigError, match="an earlier event of invoice/1 is not, which the consumer has not read"):
+        with pytest.raises(ConfigError, match="an earlier event of invoice/1 is not, and the consumer has not read"):
             replay(fed_service, dry_run=dry_run, **chosen)
     assert fed_service.effects() == []
     # What the refusal advises: the consumer reads everything, and then there is nothing to pass over.
@@ -316,7 +316,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
     assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
     unknown = run_command(*RESET, "--consumer", "nobody", "--dry-run", env=env)
     assert unknown.returncode == 2
-    assert f"no consumer 'nobody' has used the inbox public.inbox; there are: {service.name}" in unknown.stderr
+    assert f"no consumer 'nobody' has used the inbox public.inbox; consumers are {service.name}" in unknown.stderr
     assert replay(service) == {Fate.DUPLICATE: 5}
 
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)

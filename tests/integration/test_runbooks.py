@@ -100,7 +100,7 @@ def test_what_a_lost_slot_held_is_published(runbook: Runbook, lose: Callable[[Pi
             )
         runbook.run(publish)
         accepted = runbook.run(accept)
-        assert ("accepted: heartbeat 2 never" in accepted) == (lose is advance_slot)
+        assert ("accepted: heartbeat 2 did not arrive" in accepted) == (lose is advance_slot)
         service.wait_for_effects(*effects_of(9))
         found = runbook.run(prove)
     assert [line in found for line in ("nothing found", "nothing found", "no differences")] == [True] * 3, found

@@ -178,7 +178,7 @@ def test_an_id_of_the_callers_own_is_kept_and_unique(connection: Connection) -> 
         (replace(ORDER, aggregate_id="a\0b"), "aggregate_id contains a NUL"),
         (replace(ORDER, type="\ud800"), "type contains a lone surrogate"),
         (replace(ORDER, aggregate_type="has space"), "which Kafka refuses"),
-        (replace(ORDER, id="no uuid"), "'no uuid' is not a UUID"),
+        (replace(ORDER, id="no uuid"), "the id 'no uuid' is not the text of a UUID"),
         (replace(ORDER, sequence=7), "the writer assigns the sequence"),
         (replace(ORDER, headers={"x": "y"}), "no column for the header 'x'"),
     ],

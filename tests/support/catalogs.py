@@ -64,7 +64,7 @@ _POSTGRESQL = {
 }  # fmt: skip
 _OWN = "n.nspname !~ '^(pg_|information_schema)'"
 _BOUND = re.compile(r"'\^?[0-9a-f]{8}-[0-9a-f-]*'")
-_PARTITION = re.compile(r"_(?:\d{8}|\d{6}|\d{4}(?:_\d\d){1,2})(?:_\d+)?\b")
+_PARTITION = re.compile(r"_(?:\d{8}|\d{6}|\d{4}(?:_\d\d){1,2})(?:_\d+)?(?!\d)")
 
 
 def postgresql_catalog(connection: "psycopg.Connection[Any]") -> list[str]:

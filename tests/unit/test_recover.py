@@ -122,7 +122,7 @@ def test_a_loss_beside_which_a_connector_lags_is_told(recovery: Recovery) -> Non
     done = recovery.run("--output=json")
     assert (done.returncode, "OP401" in done.stderr) == (1, True)
     document = json.loads(done.stdout)
-    assert (document["error"]["kind"], document["goesOnAt"]) == ("UnpublishedEventsError", None)
+    assert (document["error"]["kind"], document["continuesAt"]) == ("UnpublishedEventsError", None)
     assert "only the rows of the table" in done.stderr
     assert "recover --accept" in done.stderr
 
@@ -170,7 +170,7 @@ def test_a_slot_that_holds_everything_is_where_the_connector_goes_on(recovery: R
     assert (done.returncode, "the position of its slot" in done.stderr) == (1, True)
     document = json.loads(done.stdout)
     assert (document["kind"], document["connector"], document["left"]) == ("Recovery", "orders", 1)
-    assert (document["goesOnAt"], document["offsetsDeleted"]) == (str(SLOT.confirmed), True)
+    assert (document["continuesAt"], document["offsetsDeleted"]) == (str(SLOT.confirmed), True)
     assert [finding["code"] for finding in document["findings"]] == ["OP401"]
     steps = ("PUT {}/stop", "DELETE {}/offsets", "PUT {}/resume")
     assert recovery.asked == [step.format("/connectors/orders") for step in steps]

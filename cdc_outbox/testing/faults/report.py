@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from cdc_outbox.redaction import counted
+
 _SHOWN = 3
 """How many rows of a difference are quoted: enough to recognise it."""
 
@@ -71,7 +73,7 @@ class FaultReport:
 
     def __str__(self) -> str:
         verdict = "are not safe" if self.problems else "are safe"
-        lines = [f"the handlers of {self.consumer} {verdict}: {len(self.scenarios)} scenarios"]
+        lines = [f"the handlers of {self.consumer} {verdict}: {counted(len(self.scenarios), 'scenario')}"]
         for remedy in dict.fromkeys(problem.remedy for problem in self.problems):
             lines += [f"- {problem}" for problem in self.problems if problem.remedy == remedy]
             lines.append(f"  → {remedy}")

@@ -146,7 +146,7 @@ def test_what_is_told_of_a_slot_that_waits_for_no_standby_makes_it_wait(
     fresh.execute(MAKE_SLOT.replace("'pgoutput'", "'pgoutput', failover => true").encode())
     [told] = [item for item in findings(spec, dsn) if item["code"] == "DB517"]
     said, _, statements = told["remedy"].partition(": ")
-    assert "for …" in said
+    assert "Replace …" in said
     fresh.execute("select pg_create_physical_replication_slot('of_a_standby')")
     try:
         for statement in statements.replace("…", "of_a_standby").split("; "):

@@ -51,7 +51,7 @@ def test_the_count_goes_to_stdout_and_what_holds_back_to_stderr(
     done = run_command("prune", str(spec), "--keep=0s", "--archive", "public.archived", "--limit=2", env=env)
     assert (done.returncode, done.stdout) == (0, "2 events moved to public.archived\n"), done.stderr
     assert "archive    public.archived created\n" in done.stderr
-    assert "stopped    at the limit" in done.stderr
+    assert "stopped    limit reached" in done.stderr
     behind = run_command("prune", str(spec), "--keep=0s", "--wait=0s", env=env)
     assert behind.returncode == 0
     assert "held back  the slot " in behind.stderr
