@@ -8,7 +8,7 @@ class Message:
     """One Kafka record.
 
     Args:
-        partition: ``None`` while nobody has chosen one.
+        partition: ``None`` until one is chosen.
         offset: ``None`` for a record that was not read from a topic.
         headers: In order; Kafka allows a key to repeat and a value to be null.
         timestamp_ms: Milliseconds since 1970, UTC.

@@ -1,4 +1,4 @@
-"""What is a secret and how it is hidden; texts of others, made safe to show on a terminal, in a log, in a script.
+"""Secrets and how they are hidden; texts of others, made safe to show on a terminal, in a log, in a script.
 
 Options are secrets by their names, and a value that only refers to one is none.
 """
@@ -59,7 +59,7 @@ def without_commands(text: str) -> str:
 
 
 def safe_json(content: object, *, indent: int | None = None, default: Callable[[object], object] | None = None) -> str:
-    """Return JSON in UTF-8 that a terminal and a CI runner take for nothing but text."""
+    """Return JSON in UTF-8 that a terminal and a CI runner read as nothing but text."""
     text = json.dumps(content, indent=indent, default=default, ensure_ascii=False)
     escaped = _CONTROLS.sub(lambda found: found[0] if found[0] == "\n" else f"\\u{ord(found[0]):04x}", text)
     return _ANYWHERE.sub(r"#\\u0023", escaped)
@@ -122,7 +122,7 @@ def shows_password(url: str) -> bool:
 
 
 def is_secret(option: str) -> bool:
-    """Return whether nobody should see what a connector's option stands for."""
+    """Return whether the value that a connector's option stands for must be hidden."""
     return bool(_SECRET.search(option) or _USER_INFO.search(option) or _ADDRESS.search(option))
 
 

@@ -1,4 +1,4 @@
-"""The protocols between the components and whoever watches them: metrics, progress and spans.
+"""The protocols between the components and their observers: metrics, progress and spans.
 
 Nothing is imported for tracing: a service that traces has imported ``opentelemetry`` itself, and one that has not
 pays a look into a dictionary for each event.
@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 class Metrics(Protocol):
-    """What a component tells about its work.
+    """The metrics that a component reports about its work.
 
-    Called on the component's own thread, and after the fact that is told is durable. Names and labels are those of
+    Called on the component's own thread, and after the reported fact is durable. Names and labels are those of
     one of :data:`~cdc_outbox.monitoring.series.SERIES`. An implementation must not block, and what it raises is logged
     once; several components may share one.
     """
@@ -52,7 +52,7 @@ class NoMetrics:
 
 
 class GuardedMetrics:
-    """Tell another's, and let nothing that it raises reach whoever tells; the first of it is logged."""
+    """Pass calls to other metrics, and keep their errors from the caller; the first error is logged."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -183,7 +183,7 @@ class OpenTelemetrySpans:
     """Make a ``process`` span, as OpenTelemetry's conventions for messaging have it, where an SDK runs.
 
     It is linked to the span whose context came in ``traceparent`` and ``tracestate``, and current while the handler
-    runs: what the handler does, events that it adds among it, becomes its child. An error is told by its class alone.
+    runs: what the handler does, events that it adds among it, becomes its child. Of an error only the class is kept.
 
     Args:
         provider: The global one by default, looked for at each event, so that it may be set late.
@@ -213,7 +213,7 @@ class Telemetry:
 
 
 class HandlerTelemetry:
-    """What is told about the calls of a consumer's handlers.
+    """Spans and metrics of the calls of a consumer's handlers.
 
     Args:
         consumer: Its name.
@@ -234,7 +234,7 @@ class HandlerTelemetry:
         self._seconds.setdefault(event_type, []).append(seconds)
 
     def measure(self) -> None:
-        """Tell how long calls took since this was done last; after their transaction, which shall not wait for it."""
+        """Report how long calls took since the last report; after their transaction, which must not wait for it."""
         seconds, self._seconds = self._seconds, {}
         for event_type, values in seconds.items():
             name = "cdc_outbox_consumer_handler_seconds"

@@ -18,7 +18,7 @@ FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 
 
 def broker_options(*, required: bool = True) -> Callable[[FC], FC]:
-    """Return what adds the options with which a command is told of its brokers."""
+    """Return the decorator that adds the options for a command's brokers."""
     servers = click.option(
         "--bootstrap-servers",
         cls=ContextValue,

@@ -7,7 +7,7 @@ from cdc_outbox.cli.output import say
 
 PROGRAM = "cdc-outbox"
 VARIABLE = "_CDC_OUTBOX_COMPLETE"
-"""What the shell sets to be told what may follow, in a call of the command itself."""
+"""The variable that the shell sets to get completions from a call of the command itself."""
 
 
 @click.command()

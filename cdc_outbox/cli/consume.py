@@ -129,7 +129,7 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
 
 
 def summary(outcomes: Mapping[Outcome, int]) -> str:
-    """Return how many events came to which end; what was parked may have been applied since."""
+    """Return how many events had which outcome; parked events may have been applied since."""
     verb = {Outcome.PARKED: "was " if outcomes.get(Outcome.PARKED) == 1 else "were "}
     return ", ".join(f"{events:,} {verb.get(end, '')}{end}" for end, events in sorted(outcomes.items())) or "no events"
 

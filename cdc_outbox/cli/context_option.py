@@ -1,4 +1,4 @@
-"""``--context``: what a command was not told, a named context tells it."""
+"""``--context``: a named context supplies the options that a command was not given."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
@@ -51,7 +51,7 @@ class ContextValue(click.Option):
         if file is not None and source is not ParameterSource.COMMANDLINE:
             field = f"{self.opts[0]}-file"
             value, source = read_text_file(file, field=field).strip(), file_source
-            if not value:  # which clients take for whatever runs on this machine
+            if not value:  # with an empty DSN, clients connect to a server on this machine
                 raise ConfigError(f"{file} is empty; it must hold a DSN", field=field)
         elif file is not None and file_source is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"give either {self.opts[0]} or {self.opts[0]}-file")

@@ -22,7 +22,7 @@ def connected(
 ) -> Iterator[tuple[Any, TransactionDriver]]:
     """Open a connection in autocommit mode; its driver is imported no sooner, for most commands do without.
 
-    Nothing here tries again, so conflicts become ours too.
+    Nothing here tries again, so conflicts are translated too.
 
     Args:
         kind: What the database must be; ``None`` takes any.

@@ -185,7 +185,7 @@ def deploy_connector(
       cdc-outbox deploy-connector connectors/orders.yaml
       cdc-outbox deploy-connector connectors/ --context production --dry-run
     """
-    # A deployment that is told to end takes back what it did, as at Ctrl-C.
+    # On SIGTERM, a deployment takes back what it did, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     specs = read_specs(paths)
     for spec in specs.values():

@@ -99,7 +99,7 @@ def _look(
 
 
 def _at(path: Path, finding: Finding) -> Finding:
-    """Return a finding at the file of its spec, so that several are told apart and annotations have a place."""
+    """Return a finding at the file of its spec, so that several can be distinguished and annotations have a place."""
     return replace(finding, location=replace(finding.location, document=str(path)))
 
 

@@ -61,7 +61,7 @@ def read_text_of(name: str) -> str | None:
 
 
 def write_new(text: str, new_file: Path | None) -> None:
-    """Write a text to a file that does not exist yet, and say so, or to standard output.
+    """Write a text to a file that does not exist yet, and report that, or to standard output.
 
     Raises:
         ConfigError: The file exists, or cannot be written.

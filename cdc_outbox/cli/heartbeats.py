@@ -84,7 +84,7 @@ def require_client(config: Mapping[str, str], bootstrap_servers: str | None) -> 
 
 
 class Looks:
-    """Looks at the histories of connectors again and again; what was read of a topic is not read again.
+    """Looks at the histories of connectors again and again; no message of a topic is read twice.
 
     Args:
         settings: librdkafka's, for a consumer; ``None`` where the brokers are not known.

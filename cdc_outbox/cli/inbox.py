@@ -128,7 +128,7 @@ class InboxLocation:
 
 
 def inbox_options(command: FC) -> FC:
-    """Add the options with which a command is told of an inbox; it takes them as one ``inbox_location``."""
+    """Add the options that locate an inbox; the command receives them as one ``inbox_location``."""
 
     @wraps(command)
     def gathered(*, dsn: Databases, inbox_schema: str | None, **others: object) -> Any:  # noqa: ANN401 - a command's own

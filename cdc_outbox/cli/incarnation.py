@@ -1,4 +1,4 @@
-"""``cdc-outbox init --new-incarnation``: the outbox goes on under a new source, whose sequences begin at 1."""
+"""``cdc-outbox init --new-incarnation``: the outbox continues under a new source, whose sequences begin at 1."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def prepare(
     before: str | None,
     cluster: Cluster | None,
 ) -> str:
-    """Return the source that ends, once the connector rests; what has to be done is said before.
+    """Return the source that ends, once the connector rests; print the steps after a restore first.
 
     Raises:
         UsageError: The source is not named.
@@ -63,7 +63,7 @@ def begin(
     after: str | None,
     prints_json: bool,
 ) -> ExitCode:
-    """Begin the source ``after``, by default the next one, and say so."""
+    """Begin the source ``after``, by default the next one, and report it."""
     table = spec.outbox
     source = begin_incarnation(connection, driver, table, before=before, after=after, first_source=spec.first_source)
     now = read_source(table, Catalog(connection, driver))

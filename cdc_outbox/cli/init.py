@@ -162,7 +162,7 @@ def _opened(dsn: str, wanted: Wanted) -> Iterator[tuple[Any, TransactionDriver]]
 
 
 def _refuse_unclear(*, has_spec: bool, inbox: bool, inbox_schema: str | None) -> None:
-    """Refuse what does not say what to create, or in which one database."""
+    """Refuse options that do not specify what to create, or name more than one database."""
     if not has_spec and not inbox:
         raise click.UsageError("give a SPEC for the outbox, --inbox for the inbox, or both")
     if inbox_schema is not None and not inbox:
@@ -307,7 +307,7 @@ def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None
 
 
 def _publication_line(spec: Spec, before: PublicationFacts | None) -> str:
-    """Say what became of the publication."""
+    """Return the line that reports the publication."""
     name = f"publication {spec.database.publication}"
     if before is None:
         return f"{name}: made"

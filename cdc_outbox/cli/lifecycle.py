@@ -168,11 +168,11 @@ def _each(
     keeps: bool = True,
     prints_json: bool,
 ) -> None:
-    """Tell each of them.
+    """Apply a command to each connector.
 
     Args:
-        state: What is reported of it afterwards.
-        keeps: Whether Connect keeps what it is told, so that an operator would undo it.
+        state: The state that is reported of it afterwards.
+        keeps: Whether Connect stores the command, so that an operator would undo it.
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)

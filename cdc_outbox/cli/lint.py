@@ -105,7 +105,7 @@ def read_configs(name: str, version: Version) -> tuple[list[Config], list[Findin
 
 
 def _rewrite(name: str, version: Version) -> None:
-    """Fix what has one right answer in a file, and say what was fixed."""
+    """Fix findings with one right answer in a file, and report each fix."""
     text = read_text_of(name)
     if text is None:
         return

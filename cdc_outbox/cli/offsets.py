@@ -192,7 +192,7 @@ def _change(
     waits: tuple[float, float],
     prints_json: bool,
 ) -> None:
-    # Told to end, it lets the connector run again first, as at Ctrl-C.
+    # On SIGTERM, the command resumes the connector before it ends, as at Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
@@ -205,7 +205,7 @@ def _change(
     control = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
     with steps.shown():
         with control.stopped(stable_seconds=stable_seconds):
-            # Judged once more where it stopped: it has gone on meanwhile.
+            # Judged once more where it stopped: it has advanced meanwhile.
             position = _position_of(name, client, databases)
             move = judge(position)
             if move.skips and not agreed:
@@ -239,7 +239,7 @@ def _position_of(name: str, client: ConnectClient, databases: Databases | None) 
     config = client.find_config(name) or {}
     if databases is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
         return ConnectorPosition(config=config, offsets=client.find_offsets(name))
-    # The slot first: read later, it may have gone on beyond an offset that was read before.
+    # The slot first: read later, it may have advanced beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
         slot = read_slots(connection, driver).find(slot_of(config))
     return ConnectorPosition(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)

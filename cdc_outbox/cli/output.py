@@ -89,10 +89,10 @@ def exit_code_of(error: CdcOutboxError) -> ExitCode:
 
 
 def complain(error: CdcOutboxError) -> None:
-    """Say what is wrong, one finding a line, and what can be done."""
+    """Print the error on stderr, one finding a line, and its hint."""
     trace = getattr(error, "trace", "")
     if trace:
-        # Not by blanks alone: what is behind them is a command to GitHub's runner, too.
+        # Blanks alone are not enough: GitHub's runner also executes a command behind them.
         say("\n".join(f"| {line}" for line in trace.rstrip().splitlines()), err=True)
     for finding in getattr(error, "findings", ()):
         say(str(finding), err=True)

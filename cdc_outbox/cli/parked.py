@@ -38,7 +38,7 @@ def _of_a_consumer(command: FC) -> FC:
 
 
 def _filters(command: FC) -> FC:
-    """Add the options that say which events are meant; the command takes them as one ``wanted``."""
+    """Add the options that select events; the command receives them as one ``wanted``."""
 
     @wraps(command)
     def gathered(
@@ -141,7 +141,7 @@ def list_parked(
 
 
 def _tell_waiting(consumer: str, rows: Sequence[ParkedRow], gaps: Sequence[Gap]) -> None:
-    """Say what a consumer's parked events wait for."""
+    """Print what a consumer's parked events wait for."""
     idle = not_tried(rows, datetime.now(UTC))
     for line in _not_tried(idle, consumer) if idle else ():
         say(visible(line), err=True)

@@ -1,7 +1,7 @@
 """Which of the systems that a command asks do not answer: all are asked at once, so that the wait is one of seconds.
 
-A server may accept connections and say nothing, or a firewall may drop what is sent to it. Each client waits for such a
-server by a time of its own, up to a minute, and then for the next one.
+A server may accept connections and say nothing, or a firewall may drop what is sent to it. Each client waits for a
+silent server by a time of its own, up to a minute, and then for the next one.
 """
 
 import logging
@@ -46,7 +46,7 @@ class ProbeResult:
     silent: Mapping[str, CdcOutboxError]
 
     def refuse(self, *needed: str) -> None:
-        """Refuse to go on without these.
+        """Refuse to continue without these.
 
         Raises:
             CdcOutboxError: One of them is silent; the others that are stand in it too.

@@ -112,7 +112,7 @@ class ProgressLine:
             self._write(_CLEAR)
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who looked has gone; the consumer goes on
+        with contextlib.suppress(OSError, ValueError):  # the reader has gone; the consumer continues
             self._stream.write(text)
             self._stream.flush()
 
@@ -188,12 +188,12 @@ class Steps:
                 self._settle()
 
     def _settle(self) -> None:
-        """Leave the last line as it was told, without seconds."""
+        """Leave the last line as it was reported, without seconds."""
         if self._line:
             self._write(f"{_CLEAR}{self._line}\n")
             self._line = ""
 
     def _write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # who looked has gone; the deployment goes on
+        with contextlib.suppress(OSError, ValueError):  # the reader has gone; the deployment continues
             self._stream.write(text)
             self._stream.flush()

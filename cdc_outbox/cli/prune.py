@@ -260,7 +260,7 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
 
 
 def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_json: bool) -> None:
-    """Say what stayed, and why, and what went."""
+    """Print which rows stayed, and why, and how many were deleted."""
     checkpoint = pruned.verdict.checkpoint
     if checkpoint is not None:
         _report("checkpoint", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")

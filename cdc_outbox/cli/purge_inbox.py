@@ -150,7 +150,7 @@ def _check(
         settings: librdkafka's, for a consumer; ``None`` where the brokers are not known.
 
     Raises:
-        ConfigError: It is shorter, or it cannot be told.
+        ConfigError: It is shorter, or they cannot be compared.
     """
     topics = sorted({*named, *served})
     if settings is None or not topics:

@@ -138,8 +138,7 @@ class _Recovery:
 
     Args:
         config: The connector's.
-        told: All findings that were printed.
-        losses: Those among them that an acceptance ends.
+        losses: The printed findings that an acceptance ends.
     """
 
     client: ConnectClient
@@ -150,6 +149,7 @@ class _Recovery:
     history: History
     operator: Operator
     told: Sequence[Finding]
+    """All findings that were printed."""
     losses: Sequence[Finding]
     prints_json: bool
 
@@ -166,7 +166,7 @@ class _Recovery:
         return self._end(ExitCode.FAILED if left else ExitCode.DONE, left=left, accepted=acceptance.found)
 
     def publish(self, *, yes: bool, stable_seconds: float) -> ExitCode:
-        """Let the connector go on where its slot stands, if the slot holds all that is in no topic."""
+        """Let the connector continue where its slot stands, if the slot holds all that is in no topic."""
         client, name = self.client, self.name
         if owes_rows(self.config):
             # It would publish the rows of the table, and nothing of what the slot holds.
@@ -251,7 +251,7 @@ def _proven(name: str, slot: SlotFacts | None, found: Sequence[Finding], *, publ
     it did not publish.
 
     Args:
-        published_until: What was committed before this position is in the topics.
+        published_until: All events that were committed before this position are in the topics.
 
     Raises:
         UnpublishedEventsError: It is not certain, and only the rows of the table are left.

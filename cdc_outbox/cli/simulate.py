@@ -194,7 +194,7 @@ def _rows_as_given(given: ConnectorConfig, rows: Sequence[str], types: Mapping[s
 
 
 def _note_refused(number: int, named: Iterable[str], row: Row, table: OutboxTable) -> None:
-    """Say what the table that init makes refuses: what it would become is shown all the same."""
+    """Report values that the table from ``init`` refuses; their outcome is shown all the same."""
     columns, known = table.columns, [column.name for column in outbox_columns(table)]
     for name in sorted({*named} - {*known}):
         offer = did_you_mean(name, known)

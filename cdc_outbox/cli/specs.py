@@ -47,7 +47,7 @@ class ConnectorConfig:
     Args:
         name: The connector's; where the file does not say it, the file's own.
         options: The flat configuration.
-        table: The one that it reads, as far as can be told.
+        table: The one that it reads, as far as is known.
         source: What Debezium calls that, behind the topics' prefix: the table, or ``message`` for logical messages.
         outbox: Where it is a spec.
     """

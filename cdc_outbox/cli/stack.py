@@ -339,7 +339,7 @@ def _restart(part: Server, folder: StackFolder, variables: dict[str, str]) -> No
         if variables and isinstance(part, Worker):
             part.add_variables(variables)
         part.restart()
-    except StackError as error:  # of one part; the others go on
+    except StackError as error:  # of one part; the others continue
         say(f"{part.name}: {error}", err=True)
     finally:
         folder.answer_restart(part.name)

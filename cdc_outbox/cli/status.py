@@ -122,7 +122,7 @@ def _probed(
     cluster: Cluster, databases: Databases | None, settings: dict[str, Any] | None, *, has_rates: bool
 ) -> ProbeResult:
     """Return who answers, and say who does not; without Connect there is nothing to show."""
-    # Where each pipeline has its own, Connect tells first which there are; of none that leads nowhere is told later.
+    # If each pipeline has its own database, Connect lists the pipelines first; `_without_silent` probes the databases.
     shared = None if databases is None or databases.by_pipeline else databases.find("")
     probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
     probed.refuse(CONNECT, *([BROKERS] if has_rates else []))

@@ -71,7 +71,7 @@ class Wanted:
 
     @property
     def components(self) -> list[Component]:
-        """What is made, or brought up to date."""
+        """The components to create or upgrade."""
         found: list[Component] = []
         if self.spec is not None:
             source = self.spec.first_source
@@ -188,7 +188,7 @@ def check_spec(spec: Spec, connection: AnyConnection, driver: TransactionDriver)
 
 
 def check_component(component: Component, connection: AnyConnection, driver: TransactionDriver) -> Iterator[Finding]:
-    """Return whether tables of ours are of another release."""
+    """Return findings about tables that have the version of another release."""
     yield from check_version(component, Catalog(connection, driver).read_version(component))
 
 
@@ -255,7 +255,7 @@ def make_partitions(
     ahead: int | None = None,
     err: bool = False,
 ) -> dict[str, list[Any]]:
-    """Create partitions, say which, and return that for a document.
+    """Create partitions, report each, and return them for a document.
 
     Args:
         err: Whether also those that are new are said on stderr, as those that cannot be made.

@@ -118,7 +118,7 @@ def _watch(
     client = ConnectClient(cluster)
     names = names_of(connectors, client)
     say(visible(f"watching {', '.join(names) or 'nothing yet'}"), err=prints_json)
-    # It looks again anyway, and who is told to stop does not wait for a Connect that is silent.
+    # The loop retries anyway, and when stopped the command does not wait for a Connect that does not answer.
     client = ConnectClient(replace(cluster, patience_seconds=0))
     watching = Watching(client, names if connectors else (), options, looking(client), prints_json)
     while True:

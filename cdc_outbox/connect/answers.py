@@ -65,6 +65,6 @@ _SHAPES: Mapping[str, Shape] = {
 
 
 def is_answer(method: str, path: str, answer: object) -> bool:
-    """Return whether a value has the shape that Connect's answer to a request has; what is not read may have any."""
+    """Return whether a value has the shape of Connect's answer to a request; parts that are not read may have any."""
     request = f"{method} {path}"
     return all(shape(answer) for known, shape in _SHAPES.items() if re.fullmatch(known, request))

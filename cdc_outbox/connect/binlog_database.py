@@ -94,7 +94,7 @@ class BinlogDatabase:
         return self._try(statement, what, "REPLICATION CLIENT")
 
     def _try(self, statement: str, what: str, right: str, **parameters: object) -> list[Row] | None:
-        """Ask what not everybody may, ``None`` where this role may not."""
+        """Run a query that not every role may run; return ``None`` where this role may not."""
         try:
             return self._ask(statement, **parameters)
         except DatabaseAccessError:

@@ -39,7 +39,7 @@ class ConnectorStatus:
 
     @property
     def is_halted(self) -> bool:
-        """Whether somebody stopped or paused it."""
+        """Whether it is stopped or paused."""
         return self.state in {"STOPPED", "PAUSED"}
 
 
@@ -48,7 +48,7 @@ class ConnectClient:
 
     Args:
         cluster: Or the URL of its only worker.
-        waits: Told, once a request, what is waited for.
+        waits: Called once a request, with what it waits for.
     """
 
     def __init__(self, cluster: Cluster | str, *, waits: Callable[[str], None] = lambda _what: None) -> None:
@@ -75,7 +75,7 @@ class ConnectClient:
     def refuse_kept(self) -> None:
         """Refuse a cluster whose connectors an operator keeps as its resources say: it would undo what is written.
 
-        What nobody said is looked for in the names of the workers that run connectors; where none runs, none is seen.
+        Without ``managed_by``, the names of workers that run connectors are checked; where none runs, none is seen.
 
         Raises:
             ConnectError: It is kept so.
@@ -160,7 +160,7 @@ class ConnectClient:
         """Create a connector that does not run yet, so that its stored offsets can be looked at.
 
         Raises:
-            ConnectError: With status 409: somebody else made a connector of this name meanwhile.
+            ConnectError: With status 409: another client created a connector of this name meanwhile.
         """
         self._refuse_declared()
         name = config["name"]
@@ -174,7 +174,7 @@ class ConnectClient:
             except ConnectError as error:
                 if not error.retryable:
                     raise
-                # A 409 says "rebalancing" and "already exists" alike; after any other failure what exists may be ours.
+                # A 409 says "rebalancing" and "already exists" alike; after another failure it may be from this call.
                 may_be_ours = may_be_ours or error.status != CONFLICT
                 found = self.find_config(name)
                 if found is not None and not (may_be_ours and found == config):

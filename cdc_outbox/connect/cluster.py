@@ -106,7 +106,7 @@ class Tls:
 
 
 class ManagedBy(StrEnum):
-    """Who says what the connectors of a cluster are: whoever asks its REST API, or an operator by its resources."""
+    """What defines the connectors of a cluster: requests to its REST API, or the resources of an operator."""
 
     REST = "rest"
     STRIMZI = "strimzi"
@@ -168,7 +168,7 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
     except ValueError as error:  # such as half an IPv6 address
         raise ConfigError(f"the {whose} URL is invalid", field="connect_url") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        # Not quoted: what is no URL may be credentials and a host without a scheme.
+        # Not quoted: a value that is no URL may be credentials and a host without a scheme.
         raise ConfigError(f"the {whose} URL is not an http:// or https:// URL", field="connect_url")
     if parts.username or parts.password:
         raise ConfigError(

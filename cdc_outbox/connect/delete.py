@@ -21,7 +21,7 @@ from cdc_outbox.spec import Spec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """What is left of a connector."""
+    """The parts of a connector that remain."""
 
     slot: bool = True
     offsets: bool = True

@@ -1,4 +1,4 @@
-"""Make a connector be what its spec says: plan, apply, wait, and undo what did not come up."""
+"""Deploy a connector from its spec: plan, apply, wait, and roll back what does not run."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -48,7 +48,7 @@ class DeployOptions:
         stable_seconds: How long connector and tasks must run on before the deployment counts. Ten, because a
             Debezium task that cannot read its slot says so within a few seconds.
         earlier: What to do with events that no slot held; without it they stop the deployment.
-        undoes: Whether a deployment that did not come up is taken back.
+        undoes: Whether a failed deployment is rolled back.
         replaces: Whether a running connector may be changed so that events come twice, go elsewhere or lose their
             order.
         timings: How long everything else is waited for.
@@ -71,7 +71,7 @@ class Deployment:
     Args:
         canary: Proves, once the connector runs, that an event arrives, and says what it saw; an error of its is one of
             the deployment's.
-        refuse_history: Raises an error of ours if the database went back to an older state.
+        refuse_history: Raises a ``CdcOutboxError`` if the database went back to an older state.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class Deployment:
         """Return that the connector reads another outbox than one that does not exist; none if it is to read that."""
         if self._options.replaces:
             return ()
-        with suppress(ConnectError):  # that the table does not exist is told all the same
+        with suppress(ConnectError):  # the missing table is reported all the same
             return tuple(another_outbox(self._spec, self._client.find_config(self._spec.name)))
         return ()
 
@@ -152,7 +152,7 @@ class Deployment:
 
         Raises:
             ConnectorInvalidError, UnpublishedEventsError: Refused; everything is as it was.
-            ConnectorFailedError: It did not come up; the configuration was taken back, unless that is off.
+            ConnectorFailedError: It does not run; the configuration was rolled back, unless ``undoes`` is off.
         """
         facts, found = self.check(), self._reader.find()
         self._find_neighbours(found)
@@ -179,16 +179,16 @@ class Deployment:
             if self._canary is not None:
                 self._report("canary", self._canary())
         except BaseException as error:
-            # A refusal leaves everything as it was, whatever is wanted of what did not come up.
+            # A refusal leaves everything as it was, also where a failed deployment is not rolled back.
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
                 undo.take_back(why="interrupted" if isinstance(error, KeyboardInterrupt) else "")
             raise
-        # Not taken back: what runs is what somebody else wants.
+        # Not rolled back: another client wants the configuration that runs.
         self._refuse_overwritten(self._config if undo.created or undo.changed or found is None else found.config)
         return plan
 
     def _tell(self, plan: Plan) -> None:
-        """Report what is planned; that a connector is made was told before, and it is all additions."""
+        """Report the plan; leave out that a connector is created, reported before, and its changes, all additions."""
         rest = replace(plan, creates=False, changes=()) if plan.creates else plan
         if plan.creates and rest.is_empty:
             return
@@ -230,11 +230,11 @@ class Deployment:
 
     def _create(self, undo: Rollback) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""
-        undo.creating = True  # before, for whoever is interrupted between the request and its answer has made one
+        undo.creating = True  # set first: an interrupt between the request and its answer leaves a connector
         try:
             self._client.create_stopped(self._config)
         except ConnectError as error:
-            undo.creating = error.retryable  # else it was refused, or is somebody else's
+            undo.creating = error.retryable  # else it was refused, or is another client's
             raise
         undo.created = True
 
@@ -243,7 +243,7 @@ class Deployment:
         try:
             self._client.put_config(self._config)
         except ConnectError as error:
-            # What was refused was not done; an error of the worker's leaves open whether it is done, or will be.
+            # A refused change was not made; after an error of the worker's it may have been made, or may still be.
             undo.changed = error.retryable and error.status != CONFLICT
             raise
 
@@ -300,7 +300,7 @@ class Deployment:
         return plan
 
     def _refuse_strangers(self, facts: DatabaseFacts, found: Found | None) -> SlotFacts | None:
-        """Return the slot, which nobody reads but the connector itself."""
+        """Return the slot, which no client reads but the connector itself."""
         slot = facts.slot
         if slot is None or not slot.active or (found is not None and found.may_read(self._spec.database.slot)):
             return slot
@@ -310,7 +310,7 @@ class Deployment:
         return slot
 
     def _look_into_slot(self, facts: DatabaseFacts, slot: SlotFacts | None) -> WrittenFacts:
-        """Return what was written, and how much of it a slot that nobody read yet does not hold."""
+        """Return what was written, and how much of it an unread slot does not hold."""
         written = facts.written
         if slot is None or not slot.is_unread or not written.has_events or facts.table is None:
             return written
@@ -329,7 +329,7 @@ class Deployment:
         return plan
 
     def _apply(self, plan: Plan, facts: DatabaseFacts, undo: Rollback) -> Plan:
-        """Make it so, and return the plan as it became: while the slot was made, somebody may have begun to write."""
+        """Apply the plan, and return it as applied: a writer may have started while the slot was created."""
         slot = plan.slot or SlotPlan(SlotStep.KEEP)
         if plan.needs_stop and not plan.creates:
             self._reader.stop()
@@ -365,7 +365,7 @@ class Deployment:
         return slot
 
     def _create_slot(self, slot: SlotPlan, facts: DatabaseFacts) -> SlotPlan:
-        """Make the slot, and look once more whether somebody began to write before it was there."""
+        """Create the slot, and check again whether a writer started before it existed."""
         name, earlier = self._spec.database.slot, self._options.earlier
         self._report("slot", f"creating {name} once the transactions that are open now have ended")
         start = self._database.create_slot(timeout_seconds=self._options.timings.timeout_seconds)

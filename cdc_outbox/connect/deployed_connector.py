@@ -14,7 +14,7 @@ from cdc_outbox.debezium.slot_plan import stored_offset
 from cdc_outbox.errors import ConnectorFailedError
 
 Report = Callable[[str, str], None]
-"""Told of each step as it is done: its name, and what came of it."""
+"""Called for each step as it is done, with its name and its result."""
 
 
 def find_connector(client: ConnectClient, name: str, *, timings: Timings) -> Found | None:

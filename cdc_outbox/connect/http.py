@@ -60,7 +60,7 @@ def read_answer(answer: requests.Response) -> bytes:
 class _TimedReader(RawIOBase):
     """What a socket receives, until as much time is over as the socket has for one portion.
 
-    A timeout of the socket begins anew with every byte: who sends one now and then is never late.
+    A timeout of the socket restarts with every byte: a server that sends one now and then is never late.
     """
 
     def __init__(self, raw: RawIOBase, socket: Any) -> None:  # noqa: ANN401 - a socket, or TLS within TLS

@@ -1,4 +1,4 @@
-"""A connector is told to pause, stop, run or begin again, and is waited for."""
+"""Pause, stop, resume or restart a connector, and wait for it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,11 +23,11 @@ FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
 
 
 class ConnectorControl:
-    """One connector that is told what to do.
+    """Pause, stop, resume and restart one connector.
 
     Args:
         timings: Its timeout is how long each step may take.
-        report: Told of each step.
+        report: Called with each step.
     """
 
     def __init__(self, client: ConnectClient, name: str, *, timings: Timings, report: Callable[[str], None]) -> None:
@@ -69,7 +69,7 @@ class ConnectorControl:
         """Begin again with the connector and its tasks, or with those that failed, and wait until all run.
 
         Raises:
-            ConnectorInvalidError: Somebody halted it; it would begin again and rest.
+            ConnectorInvalidError: It is paused or stopped, and a restart would not change that.
         """
         status = wait_until_known(self._client, self._name, timings=self._timings)
         if status.is_halted:

@@ -60,18 +60,18 @@ class Plan:
 
     @property
     def dangers(self) -> tuple[OptionChange, ...]:
-        """The changes that are made only if somebody says so."""
+        """The changes that are made only if the operator allows them."""
         taken_back = {"snapshot.mode"} if self.republishes else set()
         return tuple(change for change in self.changes if change.is_dangerous and change.option not in taken_back)
 
     @property
     def needs_stop(self) -> bool:
-        """Whether the connector must not run meanwhile: what is for its new router would pass the old one by."""
+        """Whether the connector must not run meanwhile: its old router would skip events meant for its new one."""
         return self.changes_log or (self.slot is not None and self.slot.needs_stop)
 
     @property
     def resumes(self) -> bool:
-        """Whether it has to be told to run: a new connector is made stopped."""
+        """Whether it must be resumed: a new connector is created stopped."""
         return self.creates or self.halted or self.needs_stop
 
     @property
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def is_settled(self) -> bool:
-        """Whether what runs now is what ran before, so that nobody has to wait and see."""
+        """Whether the connector ran before and is unchanged, so that the deployment need not wait for it."""
         return self.is_empty and self.up
 
     def __str__(self) -> str:

@@ -62,7 +62,7 @@ class PostgresqlDatabase:
         return replace(facts, written=self.read_written()) if facts.table and facts.table.has_log else facts
 
     def read_surroundings(self) -> DatabaseFacts:
-        """Read all but what the outbox holds, which not everybody may."""
+        """Read all but the outbox's contents, which not every role may read."""
         spec, outbox = self._spec, self._spec.outbox
         [(version, wal_level)] = self._ask("server")
         slots = self.read_slots()
@@ -149,7 +149,7 @@ class PostgresqlDatabase:
     def count_forgotten(self) -> int:
         """Return how many rows without a number are older than what consumers remember, up to :data:`COUNTED_ROWS`.
 
-        0 where the spec declares no horizon, or the table does not tell when its rows were written.
+        0 where the spec declares no horizon, or the table has no column for when its rows were written.
         """
         spec, days = self._spec, self._spec.topics.horizon_days
         unnumbered = [name for name, mode in spec.contract.aggregates.items() if not mode.is_numbered]
@@ -159,7 +159,7 @@ class PostgresqlDatabase:
         return int(rows)
 
     def count_events_outside_slot(self, columns: Sequence[str]) -> int:
-        """Return how many events an inactive slot of ours would not deliver: by the rows, or else by their numbers.
+        """Return how many events the connector's inactive slot would not deliver: by rows, or else by numbers.
 
         Args:
             columns: Those that are published, in their order.
@@ -229,10 +229,10 @@ class PostgresqlDatabase:
                 yield tuple(value.decode() if isinstance(value, bytes) else str(value) for value in event)
 
     def _count_rows_outside_slot(self, columns: Sequence[str]) -> int:
-        """Return how many rows of the table an inactive slot of ours would not deliver, up to :data:`COUNTED_ROWS`.
+        """Return how many rows the connector's inactive slot would not deliver, up to :data:`COUNTED_ROWS`.
 
         By their ids: neither transaction ids (a savepoint has its own, another slot holds back the horizon) nor times
-        tell what was committed before a slot. Nothing is consumed. More changes than :data:`PEEKED_CHANGES` are not
+        show what was committed before a slot. Nothing is consumed. More changes than :data:`PEEKED_CHANGES` are not
         looked at, and rows behind them are counted, though the slot may hold them.
 
         Args:

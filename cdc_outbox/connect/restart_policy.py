@@ -9,7 +9,7 @@ from cdc_outbox.errors import ConfigError
 
 
 class RestartAction(StrEnum):
-    """What is to be done about a connector now."""
+    """The action to take on a connector now."""
 
     NOTHING = "nothing"
     RESTART = "restart"
@@ -52,7 +52,7 @@ class RestartPolicy:
         self.restarts = 0
 
     def see(self, condition: Condition, now: float) -> RestartAction:
-        """Take note of a condition, and return what is to be done; a restart counts once it was made.
+        """Record a condition, and return the action to take; a restart counts once it was made.
 
         Args:
             now: Seconds, growing.
@@ -67,6 +67,6 @@ class RestartPolicy:
         return RestartAction.GIVE_UP if self.restarts >= self._options.max_restarts else RestartAction.RESTART
 
     def restarted(self, now: float) -> None:
-        """Count a restart; what comes of it is waited for anew, also where Connect never shows it run in between."""
+        """Count a restart; its result is waited for again, also where Connect never shows it run in between."""
         self.restarts += 1
         self._since = now

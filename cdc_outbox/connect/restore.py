@@ -13,7 +13,7 @@ from cdc_outbox.spec import Spec
 def refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, client: ConnectClient | None) -> None:
     """Refuse a new incarnation while the slot is read, or is not where Connect's offset expects it. PostgreSQL only.
 
-    A connector that goes on at an offset of the lost log skips what is written until the new log has come so far.
+    A connector that resumes at an offset of the lost log skips all events until the new log reaches that offset.
 
     Args:
         client: ``None`` where Connect is not asked; its offset is unknown then.

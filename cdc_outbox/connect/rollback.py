@@ -19,7 +19,7 @@ class Rollback:
     """Take back what this deployment did, and only that. A slot stays: it holds what was written since.
 
     Args:
-        spec: What is deployed.
+        spec: The spec that is deployed.
         wanted: The configuration that the deployment gives.
         before: The connector as it was, ``None`` if there was none.
     """
@@ -32,9 +32,9 @@ class Rollback:
     before: Found | None
     timings: Timings
     creating: bool = field(default=False, init=False)
-    """This deployment asked for the connector and has no answer: it may exist, and be ours."""
+    """This deployment requested the connector and has no answer: it may exist, and be this deployment's."""
     created: bool = field(default=False, init=False)
-    """This deployment made the connector; what another deployment made is not ours to delete."""
+    """This deployment created the connector; one that another deployment created is not deleted."""
     changed: bool = field(default=False, init=False)
     """This deployment gave it another configuration."""
     owes_rows: bool = field(default=False, init=False)
@@ -49,7 +49,7 @@ class Rollback:
         """Do it; an error is reported and not raised, for the first one says more.
 
         Args:
-            why: What is told before, where no error tells it.
+            why: The reason to report first, where no error gives it.
         """
         if why and (self.creating or self.changed or self.owes_rows):
             self.report("undo", why)

@@ -100,7 +100,7 @@ def wait_until_up(
     """Wait until a connector and all its tasks run, its slot is read, and both have lasted for ``stable_seconds``.
 
     Args:
-        timings: Its timeout is for all of them to run; given anew if they ran and ceased to, but no more than twice in
+        timings: Its timeout is for all of them to run; it restarts if they ran and ceased to, but no more than twice in
             all. The slot has as long from then on.
         read_seconds: Return for how many seconds the slot has been read, ``None`` if it is not.
 
@@ -183,7 +183,7 @@ def describe(status: ConnectorStatus | None) -> str:
 
 
 def failure(message: str, status: ConnectorStatus | None, *, hint: str = "") -> ConnectorFailedError:
-    """Return the error for what did not come up: with its trace, and with the reason and a remedy where they are known.
+    """Return the error for a connector that does not run: with its trace, and the reason and a remedy where known.
 
     Args:
         hint: Where they are not.

@@ -48,7 +48,7 @@ class Workers:
     """The workers of one cluster. What answered last is asked first.
 
     Args:
-        waits: Told once, for each request that has to wait, of what it waits for.
+        waits: Called once for each request that has to wait, with what it waits for.
         redactor: Over what Connect says.
     """
 
@@ -78,7 +78,7 @@ class Workers:
                 wait(error)
 
     def patience(self) -> Callable[[ConnectError], None]:
-        """Return what waits before one request is repeated, and raises once nothing is to be hoped for."""
+        """Return a function that waits before one request is repeated, and raises once a repetition cannot help."""
         left, said = self.cluster.timings.backoff.within(self.cluster.patience, time.monotonic), set[str]()
 
         def wait(error: ConnectError) -> None:

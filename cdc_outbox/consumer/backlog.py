@@ -55,7 +55,7 @@ _PORTION = 5
 
 
 class Backlog:
-    """A queue of events, from whose head the next batch is taken; records wait behind them that nobody read yet.
+    """A queue of events, whose head is the next batch; unread records wait behind the events.
 
     Args:
         most: The largest batch, in events.
@@ -83,7 +83,7 @@ class Backlog:
 
     @property
     def unread(self) -> int:
-        """How many records nobody read yet."""
+        """The number of unread records."""
         return len(self._unread)
 
     @property
@@ -104,7 +104,7 @@ class Backlog:
         self._unread.append(record)
 
     def read_some(self) -> bool:
-        """Read a few records; tell whether there are more."""
+        """Read a few records; return whether unread records are left."""
         if self._read is not None:
             portion = [self._unread.popleft() for _ in range(min(_PORTION, len(self._unread)))]
             self._items.extend(map(self._read, portion))
@@ -123,7 +123,7 @@ class Backlog:
         """Return the next batch, without those that belong to another consumer by now.
 
         Args:
-            partitions: Which partitions are ours; ``None`` where all are.
+            partitions: The partitions that this consumer owns; ``None`` for all.
             is_alone: Tells of an event that it is to have a transaction of its own; ``None`` where none is.
             most: How many events; ``None`` for as many as the next batch may have.
         """

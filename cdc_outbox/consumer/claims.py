@@ -25,7 +25,7 @@ class Claims:
     """What one transaction claimed.
 
     Args:
-        new: The ids that nobody had before.
+        new: The ids that were not claimed before.
         transaction: The database's own name for the transaction, empty where nothing was new.
     """
 
@@ -57,7 +57,7 @@ class InboxStore(Protocol):
         """
 
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
-        """Return those ids that somebody has claimed and committed, without a lock; refuse what can be no id."""
+        """Return the ids whose claims are committed, without a lock; refuse an id that cannot be claimed."""
 
     async def identify(self, connection: AnyConnection) -> Claims:
         """Claim nothing, and return the transaction's name all the same."""
@@ -80,7 +80,7 @@ class InboxStore(Protocol):
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
-        """Return the same as it is now, of every aggregate asked for, and let nobody change it before the end."""
+        """Return the current watermark of every given aggregate, and lock it until the transaction ends."""
 
     async def advance(
         self,
@@ -101,7 +101,7 @@ class InboxStore(Protocol):
         """
 
     async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:
-        """Undo claims whose transaction somebody committed before its time; tell whether there were any."""
+        """Undo claims whose transaction a handler committed too early; return whether there were any."""
 
 
 class SqlInbox:
@@ -124,7 +124,7 @@ class SqlInbox:
             self._refuse("id", [(event_id,) for event_id in event_ids])
 
     async def claim(self, connection: AnyConnection, event_ids: Sequence[str]) -> Claims:
-        """Claim ids by inserting them first, in order; who comes second waits and is told.
+        """Claim ids by inserting them first, in order; a second transaction waits, then finds them claimed.
 
         Raises:
             MessageError: An id does not fit into the index.
@@ -178,7 +178,7 @@ class SqlInbox:
         connection: AnyConnection,
         aggregates: Iterable[Aggregate],
     ) -> Mapping[Aggregate, Watermark]:
-        """Read without a lock; :meth:`advance` notices whoever came between.
+        """Read without a lock; :meth:`advance` detects a change by another transaction.
 
         Raises:
             MessageError: Source, aggregate type and aggregate id together do not fit into the index.

@@ -1,4 +1,4 @@
-"""Consumers: what is applied, with what, and for how long."""
+"""Consumers: which events they apply, with which handlers, and for how long."""
 
 import asyncio
 import logging
@@ -249,7 +249,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             )
             subscribe(member, self.contract.topics, self.limits, self._stats)
             stack.push_async_callback(waits.call, offsets.finish, client)
-            stack.callback(poller.end)  # before anybody else polls, and again if this is not reached
+            stack.callback(poller.end)  # before offsets.finish polls; registered above too, in case of an earlier error
             await loop.run(is_stopping)
 
 

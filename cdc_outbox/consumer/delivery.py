@@ -130,10 +130,10 @@ class Delivery:
             HandlerError: A handler raised, whatever it was, and our own connection answers.
             TransactionAbortedError: A handler swallowed an SQL error.
             TransactionEndedError: A handler committed, rolled back or closed the connection.
-            ParkFullError: There is no room for an event that is to be parked.
+            ParkFullError: There is no room for an event that must be parked.
             PartitionLostError, WatermarkMovedError, DatabaseError: Trying again may help if ``retryable``.
             ConsumerError: The database refused something else, such as effects that break a deferred constraint.
-            Exception: Whatever else is raised is a bug of ours, and leaves as it is.
+            Exception: Any other exception is a bug in cdc-outbox, and is raised unchanged.
 
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
@@ -249,7 +249,7 @@ class _Work:
         )
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
-        """Lock the watermarks of what comes out of the park, and pass over what somebody took out since it was read."""
+        """Lock the watermarks of parked events, and skip events that another process removed since they were read."""
         rows = [item.parked.event_id for item in self._items if item.parked is not None]
         if not rows:
             return {}
@@ -275,7 +275,7 @@ class _Work:
         return claims if claims.transaction else await self._inbox.identify(self._connection)
 
     async def _fence(self) -> None:
-        """Refuse to go on for partitions that another consumer was given; nobody is waited for."""
+        """Raise if another consumer was given one of the partitions; do not wait for a lock."""
         refuse_stale(await self._epochs.find_stale(self._connection, self._held))
 
     async def _store_offsets(self) -> None:
@@ -288,7 +288,7 @@ class _Work:
     async def _judge(
         self, locked: Mapping[Aggregate, Watermark]
     ) -> tuple[Mapping[Aggregate, Watermark], list[Judgement]]:
-        """Judge without locks, and again under lock where something is parked or is to be."""
+        """Judge without locks, and again under lock where events are parked or must be."""
         purged_before = await self._inbox.find_purge(self._connection)
         # A lock was taken after nothing: what it read is as new as it gets.
         others = {item.aggregate for item in self._judged} - locked.keys()
@@ -376,7 +376,7 @@ def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, 
     """Refuse an event under the id of another one that is set aside: it would pass for that one, and be lost.
 
     Raises:
-        MessageError: There is one. What is parked has its place by its id, so this one is parked by its message's.
+        MessageError: There is one. The park identifies events by their ids, so this one is parked under its message's.
     """
     ranks = dict(parked)
     for event, aggregate, verdict, _ in judgements:

@@ -32,7 +32,7 @@ def _place(topic: str, partition: int | None) -> TopicPartition:
 
 
 class TopicId(NamedTuple):
-    """Which topic of its name is meant: one that is created anew has another id, and another cluster has one too.
+    """Which topic of its name is meant: a recreated topic has another id, and another cluster has one too.
 
     Args:
         cluster: The cluster's id.
@@ -105,7 +105,7 @@ class EpochStore(Protocol):
         """
 
     async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-        """Return those partitions whose epoch is another one by now, without waiting for anybody."""
+        """Return the partitions whose epoch has changed, without waiting for a lock."""
 
     async def store_offsets(
         self,
@@ -198,7 +198,7 @@ def _columns(partitions: Iterable[TopicPartition]) -> dict[str, list[Any]]:
 _SUSPECT_ASSIGNMENTS = 2
 """One unfinished assignment may be a restart at the wrong moment; two in a row have a reason."""
 _IDLE_SECONDS = 5.0
-"""An assignment that had nothing to do for so long has nothing that kills: what is there is fetched within a second."""
+"""An assignment that had nothing to do for so long has no event that kills: messages are fetched within a second."""
 _SUSPECT_EVENTS = 2000
 """How many events are gone through one by one then: more than one assignment can have prefetched and lost."""
 
@@ -243,7 +243,7 @@ class Ownership:
                 self.unissued.add(tp)
 
     def take_renewed(self) -> set[TopicPartition]:
-        """Return the partitions that were assigned since this was asked last: they are read anew from what is done."""
+        """Return the partitions assigned since the last call: they are read again from the committed offset."""
         renewed = set()
         while self._renewed:  # one by one, for the other thread may be adding some
             renewed.add(self._renewed.pop())
@@ -269,7 +269,7 @@ class Ownership:
         self._is_compared = False
 
     def refuse_other_topics(self) -> None:
-        """Refuse to go on where the Kafka client reads another topic than the one that the next offset counts in.
+        """Raise if the Kafka client reads another topic than the one that the next offset counts in.
 
         Raises:
             TopicReplacedError: So it is.
@@ -303,7 +303,7 @@ class Ownership:
 
         Args:
             answered: Partitions whose offsets were committed; others are known by having had nothing to do.
-            is_fetched: Tells whether a broker said what there is in a partition.
+            is_fetched: Returns whether a broker has answered what a partition holds.
         """
         idle_since = self._clock() - _IDLE_SECONDS
         old = [tp for tp, issued_at in list(self._unfinished.items()) if issued_at < idle_since]

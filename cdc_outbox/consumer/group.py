@@ -1,6 +1,6 @@
 """The group: joining it, what a rebalance changes, partitions that wait, and which errors stop a consumer.
 
-Polling goes on while the loop is busy, so that the group does not take its consumer for dead.
+Polling continues while the loop is busy, so that the group does not consider its consumer dead.
 """
 
 import logging
@@ -35,9 +35,9 @@ class BackgroundPoller:
     Args:
         limit_seconds: How long it polls for one handler, or for one answer of a server: who is busy for longer hangs,
             and is left to the group's own ``max.poll.interval.ms``, after which others get its partitions.
-        handler_at: Tells when the last handler began, in monotonic seconds.
+        handler_at: Returns when the last handler began, in monotonic seconds.
 
-    librdkafka gives a partition away that nobody polled for ``max.poll.interval.ms``. Only one of the two polls at a
+    librdkafka gives partitions away if it is not polled for ``max.poll.interval.ms``. Only one of the two polls at a
     time; callbacks come in the thread that does.
     """
 
@@ -52,7 +52,7 @@ class BackgroundPoller:
         self._limit_seconds, self._handler_at = limit_seconds, handler_at
         self._failure: Exception | None = None
         self._caught: list[confluent.Message] = []
-        # Whoever polls has it, and callbacks, which come in the midst of a poll, take it once more.
+        # The thread that polls holds it, and callbacks, which run during a poll, take it once more.
         self._turn = threading.RLock()
         self._changed = threading.Condition()
         self._polled_at = time.monotonic()
@@ -61,7 +61,7 @@ class BackgroundPoller:
         self._may_hang = True
         self._is_ended = False
         self.paused_partitions: set[tuple[str, int]] = set()
-        """Partitions that stay paused when the others go on."""
+        """Partitions that stay paused when the others resume."""
         self._thread = threading.Thread(target=self._run, name="poll again", daemon=True)
         self._thread.start()
 
@@ -162,7 +162,7 @@ class BackgroundPoller:
                 self._poll_paused(kept, _POLL_SECONDS)
 
     def _poll_paused(self, kept: set[tuple[str, int]], seconds: float) -> None:
-        # Anew each time, for what was assigned meanwhile.
+        # Each time, because partitions may have been assigned meanwhile.
         owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
         self._set(self._client.pause, [confluent.TopicPartition(*tp) for tp in owned - kept - self.paused_partitions])
         kept |= owned
@@ -173,7 +173,7 @@ class BackgroundPoller:
             self._caught.append(message)
 
     def _release(self, kept: set[tuple[str, int]]) -> None:
-        """Let the partitions go on that were paused, and are still ours."""
+        """Resume the partitions that were paused and are still assigned."""
         try:
             owned = {(owned.topic, owned.partition) for owned in self._client.assignment()}
         except Exception as error:  # noqa: BLE001 - raised by the loop's next poll
@@ -184,9 +184,9 @@ class BackgroundPoller:
         )
 
     def drop(self, tp: tuple[str, int]) -> list[int]:
-        """Forget what was caught of a partition that is read anew, and return the offsets.
+        """Forget the messages caught from a partition that is read again, and return their offsets.
 
-        Where the other thread still polls, its end is waited for: what it catches last is to be dropped, too.
+        Where the other thread still polls, wait for its end: the messages that it catches last must be dropped, too.
         """
         with self._turn:
             caught, self._caught = self._caught, []
@@ -204,13 +204,13 @@ class BackgroundPoller:
         self._set(self._client.pause, [confluent.TopicPartition(*tp)])
 
     def resume(self, tps: Iterable[tuple[str, int]]) -> None:
-        """Let partitions go on that were assigned anew: librdkafka remembers the pause of one that was lost in it."""
+        """Resume partitions that were assigned again: librdkafka remembers the pause of one lost while paused."""
         assigned = {(owned.topic, owned.partition) for owned in self._client.assignment()} & set(tps)
         self.paused_partitions -= assigned
         self._set(self._client.resume, [confluent.TopicPartition(*tp) for tp in assigned])
 
     def resume_all(self) -> set[tuple[str, int]]:
-        """Let all partitions go on, and return those that were paused and are still ours."""
+        """Resume all partitions, and return those that were paused and are still assigned."""
         paused, self.paused_partitions = self.paused_partitions, set()
         ours = {(owned.topic, owned.partition) for owned in self._client.assignment()} & paused if paused else set()
         self._set(self._client.resume, [confluent.TopicPartition(*tp) for tp in ours])
@@ -246,14 +246,14 @@ class Membership:
 
 
 def subscribe(member: Membership, topics: Collection[str], limits: Limits, stats: ConsumerStats) -> None:
-    """Join the group; the callbacks come while somebody polls."""
+    """Join the group; the callbacks run during polls."""
     poller, offsets, ownership = member.poller, member.offsets, member.ownership
 
     def assign(_client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
         stats.rebalanced("assigned")
         tps = [TopicPartition(partition.topic, partition.partition) for partition in partitions]
         for tp in tps:
-            poller.drop(tp)  # it comes again: a partition is read anew from what was committed
+            poller.drop(tp)  # they come again: a partition is read again from the committed offset
         ownership.assign(tps)
 
     def revoke(client: "confluent.Consumer", partitions: "list[confluent.TopicPartition]") -> None:
@@ -307,7 +307,7 @@ def pause(
 
 
 def resume(poller: BackgroundPoller, stats: ConsumerStats) -> None:
-    """Let all partitions go on that wait for room."""
+    """Resume all partitions that wait for room."""
     for topic, partition in poller.resume_all():
         _log.warning("partition resumed", extra={"topic": topic, "partition": partition})
     stats.paused(set())

@@ -157,7 +157,7 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 class Gathered(Protocol):
-    """What is gathered during a transaction."""
+    """The events that are gathered during a transaction."""
 
     def caused_by(self, events: Sequence[RecordedEvent]) -> None:
         """Take what comes from here on for a consequence of these events."""
@@ -177,7 +177,7 @@ class HandlerRunner:
     """The handlers of a consumer, called in order, each in the transaction that is open.
 
     Args:
-        telemetry: Told about each call.
+        telemetry: Records each call.
         before_commit: What writes after the last of them.
         deadline_seconds: How long a coroutine function may take; ``None`` means no limit. A plain function cannot be
             interrupted.
@@ -205,7 +205,7 @@ class HandlerRunner:
         self._error_texts = error_texts
 
     def has_handler(self, event: RecordedEvent) -> bool:
-        """Return whether anybody listens."""
+        """Return whether the event's type has a handler."""
         return self._handlers.get(event.type) is not None
 
     def text_of(self, error: BaseException) -> str:

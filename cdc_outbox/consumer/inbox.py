@@ -42,7 +42,7 @@ from cdc_outbox.event import RecordedEvent
 
 
 class _Received(NamedTuple):
-    """What was known of an event at the start of its block."""
+    """What the inbox knew of an event at the start of its block."""
 
     stores: Stores
     claims: Claims
@@ -70,7 +70,7 @@ class _Inbox:
         return sql_stores(table=self._table or InboxTable.on(driver.dialect), consumer=self.name, driver=driver)
 
     async def _enter(self, driver: AsyncDriver, connection: AnyConnection, event: RecordedEvent) -> "_Received":
-        """Claim and judge, and raise where nobody may go on."""
+        """Claim and judge; raise if the block must not run."""
         stores = self._stores(driver)
         if event.aggregate_type not in self._orders:
             raise MessageError(f"the contract does not know the aggregate type of {event}")

@@ -153,8 +153,8 @@ def inbox_component(table: InboxTable) -> Component:
     """Return an inbox: the claims, the watermarks, the park and what it needs.
 
     On PostgreSQL the claims are partitioned by range of the event's id: the text of a UUIDv7 sorts by time, so a
-    partition can be a span of time, and the key is unique over all of them. What has no partition goes into the one
-    that takes the rest. PostgreSQL refuses a range of which the rest holds an id already.
+    partition can be a span of time, and the key is unique over all of them. An id without a partition goes into the
+    default partition. PostgreSQL refuses a range of which the default partition holds an id already.
     """
     names = {**table.names(), **_indexes(table)}
     return Component(kind="inbox", tables=table.tables, migrations=load_migrations(table.dialect, "inbox", names))

@@ -19,17 +19,17 @@ _DIGEST_DIGITS = 32
 
 
 def identity_of(message: Message) -> str:
-    """Return the position with a digest of the content: a topic that is created anew gives the same positions again."""
+    """Return the position with a digest of the content: a recreated topic gives the same positions again."""
     content = repr((message.timestamp_ms, message.key, message.value, message.headers, message.has_headers))
     return f"{message.position}#{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_DIGITS]}"
 
 
 def aggregate_in(message: Message, contract: WireContract) -> Aggregate | None:
-    """Return the aggregate of a message that does not keep the contract, ``None`` where it cannot be told.
+    """Return the aggregate of a message that does not keep the contract, ``None`` where it is unknown.
 
     The id is the key. The type is the header's; where there is no such header, the topic's, if the contract's topic
-    belongs to one type. The source is the header's. In an envelope both are fields. A numbered event without a source
-    cannot be told: each source counts by itself.
+    belongs to one type. The source is the header's. In an envelope both are fields. The aggregate of a numbered event
+    without a source is unknown: each source counts by itself.
     """
     if contract.foreign is not None:
         message = foreign.unwrapped(message)
@@ -87,7 +87,7 @@ class Item:
     """An event, the message it came in, and what is known of its fate.
 
     Args:
-        failure: Why it is to be parked instead of being applied.
+        failure: Why it must be parked instead of being applied.
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
@@ -122,7 +122,7 @@ class Item:
 
     @property
     def is_judged(self) -> bool:
-        """Whether its place in its aggregate is judged; what was parked and is unreadable still stays where it is."""
+        """Whether its place in its aggregate is judged; a parked message that is still unreadable stays parked."""
         if self.failure is None or self.failure.reason is not Reason.UNREADABLE:
             return True
         return self.failure.keeps_order and self.parked is None
@@ -131,7 +131,7 @@ class Item:
     def is_redone(self) -> bool:
         """Whether it comes out of the park to the place in its aggregate that its row holds.
 
-        Where the row of what nobody could read knows no aggregate, or another one, it is a new event, read at last.
+        Where the row of an unreadable message has no aggregate, or another one, it is a new event, readable at last.
         """
         row = self.parked
         if row is None or row.reason is not Reason.UNREADABLE:
@@ -152,7 +152,7 @@ class Item:
         return replace(self, failure=failure)
 
     def disordered(self) -> "Item":
-        """Return the same of a message that cannot be read, as of one whose aggregate cannot be told."""
+        """Return the same for an unreadable message, without its aggregate."""
         assert self.failure is not None  # noqa: S101 - that is what unreadable means
         event = replace(self.event, source=None, aggregate_type="", aggregate_id="")
         return replace(self, event=event, failure=replace(self.failure, keeps_order=False))
@@ -180,7 +180,7 @@ def unreadable(
     """Return the item of a message that cannot be read; position and content stand for its id.
 
     Args:
-        aggregate: What it can be told to be of; of what is parked, the row tells.
+        aggregate: The message's, where it is known; a parked message's is in its row.
     """
     source, aggregate_type, aggregate_id = parked.aggregate if parked else aggregate or _UNKNOWN
     event = RecordedEvent(

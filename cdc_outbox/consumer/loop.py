@@ -49,11 +49,11 @@ _POLL_SECONDS = 0.5
 _ALIVE_SECONDS = 1.0
 """How often a consumer polls that has enough to do."""
 _MAX_STARTS = 3
-"""How often an event may be begun and not ended before it is taken for the one that kills the process."""
+"""How often an event may be begun and not ended before it is parked as the one that kills the process."""
 
 
 class Loop:
-    """One run of a consumer, from its connection to the group until it is told to stop."""
+    """One run of a consumer, from its connection to the group until it stops."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Loop:
         self._session = session
         self._contract, self._limits, self._retries, self._stats = contract, limits, retries, stats
         self._waits = waits
-        # A partition that is to be given up waits for the batch at hand as long as for a handler that hangs.
+        # A partition that must be given up waits for the batch at hand as long as for a handler that hangs.
         new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2))
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
@@ -80,10 +80,10 @@ class Loop:
         self._polled_at = 0.0
 
     async def run(self, is_stopping: Callable[[], bool]) -> None:
-        """Apply events until told to stop.
+        """Apply events until ``is_stopping`` returns true.
 
         Raises:
-            CdcOutboxError: What is not retryable, and no event's own fault.
+            CdcOutboxError: The error is not retryable, and no event caused it.
         """
         self._stats.started()
         while not is_stopping():
@@ -131,7 +131,7 @@ class Loop:
         return item_of(kafka_reading.message_of(record), self._contract)
 
     def _drop_renewed(self) -> None:
-        """Drop what was polled of partitions that come anew since: some of it may be missing here by now."""
+        """Drop messages polled from partitions that were assigned again since: some may be missing here by now."""
         for tp in self._ownership.take_renewed():
             self._drop(tp)
 
@@ -161,7 +161,7 @@ class Loop:
         return True
 
     async def _own(self) -> None:
-        """Take what Kafka assigned from whoever had it before, and note where work gets done."""
+        """Take the assigned partitions from their previous owners, and note where work gets done."""
         self._drop_renewed()
         find = partial(self._waits.call, self._partitions.find)
         with self._poller.busy():
@@ -171,7 +171,7 @@ class Loop:
             partitions = list(self._ownership.unissued)
             with self._poller.busy():
                 assignments, starts = await take(partitions, self._session, find)
-            self._drop_renewed()  # what was lost meanwhile, and came back
+            self._drop_renewed()  # partitions that were lost meanwhile, and came back
             for tp, offset in starts.items():
                 self._drop(tp)
                 await self._waits.call(self._poller.drop, tp)
@@ -200,7 +200,7 @@ class Loop:
         due = [row for row in found[0] if self._adoption.takes(row)]
         if found[1] is not None:
             self._stats.looked(found[1], time.monotonic() - began_at)
-        # What was polled has no effects yet: who is stuck with the last ones shall not seem to have nothing to do.
+        # Polled events have no effects yet: a consumer that is stuck with the last ones must not seem idle.
         waiting = self._fresh.waiting()
         lags = {tp: lag + waiting[tp] for tp, lag in lags_of(self._client, held).items()}
         self._stats.lagged(lags, assigned=held)
@@ -211,7 +211,7 @@ class Loop:
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
         is_alone = self._is_suspect if self._ownership.has_suspects else None
-        # What comes out of the park comes in order: where one is another consumer's, the others are looked for anew.
+        # Parked events come in order: where one is another consumer's, the others are read again.
         partitions = None if backlog is self._redo else self._ownership.held
         taken = backlog.take(partitions, is_alone, most=1 if self._breaker.is_open else None)
         held = self._ownership.epochs_of(item.topic_partition for item in taken)
@@ -314,7 +314,7 @@ class Loop:
             case HandlerError() if (cause := cause_of(error.__cause__)) and not self._retries.is_hopeless(error):
                 await self._refused(backlog, items, error, cause)
             case ConsumerError():
-                if self._breaker.is_open:  # what is tried fails in another way, so what it waited for is back
+                if self._breaker.is_open:  # the event fails in another way, so the system it waited for is back
                     self._breaker.close()
                 await self._one_failed(backlog, items, error)
             case _:
@@ -371,7 +371,7 @@ class Loop:
             await self._waits.sleep(seconds)
 
     async def _lost(self, partitions: Sequence[TopicPartition]) -> None:
-        """Give up partitions that the database gave to another consumer, unless Kafka says that they are ours still.
+        """Give up partitions that the database gave to another consumer, unless Kafka still assigns them to this one.
 
         Who was given a partition, and took it in the database only after it had lost it again, is that other consumer:
         then the owner takes it back.

@@ -23,7 +23,7 @@ kills."""
 
 _NOT_A_MEMBER = frozenset({"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID", "FENCED_MEMBER_EPOCH"})
 """Answers of a group that took the client's partitions away; the last is one of the newer protocol. All others say
-nothing against its membership, and who took them for that would give a partition up that nobody else has."""
+nothing against its membership: a client that left because of one would give up a partition without another owner."""
 
 _TopicPartition = tuple[str, int]
 
@@ -32,12 +32,12 @@ class Offsets:
     """The offsets of applied events, committed a few times a second and before a partition is given up.
 
     Args:
-        told: Told of each answer, whether it was a commit.
         interval_seconds: Between two commits.
         finish_seconds: How long the last one may take.
 
-    The loop does not wait for the answers: while a group rebalances they take as long as the rebalance does. What was
-    refused is sent again. Nothing depends on it but how much is repeated after a crash.
+    The loop does not wait for the answers: while a group rebalances they take as long as the rebalance does. The
+    callback gets whether each answer was a commit. A refused commit is sent again. Only how much is repeated after a
+    crash depends on it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Offsets:
         return answered
 
     def finish(self, client: "confluent.Consumer") -> None:
-        """Send what is left and wait a few seconds for the answer; what is polled meanwhile is left for a successor."""
+        """Send the last offsets and wait a few seconds for the answer; leave what is polled to a successor."""
         self._finishing = True
         self._sent_at = 0.0
         deadline = time.monotonic() + self._finish_seconds
@@ -119,8 +119,8 @@ class Offsets:
 def leave(client: "confluent.Consumer", within_seconds: float = _LEAVE_SECONDS) -> None:
     """Leave the group and close the client.
 
-    Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That goes
-    on by itself then: it costs repeats at most, and to wait for it could cost the process its orderly end.
+    Where no broker answers, librdkafka waits as long as a session lasts for the commits that it still has. That then
+    continues by itself: it costs repeats at most, and waiting for it could cost the process its orderly end.
     """
     closing = threading.Thread(target=client.close, name="leave the consumer group", daemon=True)
     closing.start()
@@ -133,7 +133,7 @@ def rewind(client: "confluent.Consumer", message: Message) -> None:
     """Have a message delivered again, unless its partition belongs to another consumer by now.
 
     Raises:
-        BrokerError: The partition is ours and was not rewound; to go on would pass the message over.
+        BrokerError: The partition is still assigned and was not rewound; continuing would skip the message.
     """
     try:
         client.seek(confluent.TopicPartition(*partition_of(message), message.offset or 0))
@@ -167,13 +167,13 @@ def is_fetched(client: "confluent.Consumer", tp: _TopicPartition) -> bool:
 
 
 def is_still_owned(client: "confluent.Consumer", tp: _TopicPartition, offset: int | None) -> bool:
-    """Ask the group whether a partition is ours, by a commit that a lost member may not make, and go back to there.
+    """Return whether the group still assigns a partition, by a commit that only members may make; seek to its offset.
 
     Args:
         offset: That of the first event that is not applied; ``None`` where the client's own position is it.
 
     Raises:
-        BrokerError: It is ours, and cannot be read from there; to go on would pass events over.
+        BrokerError: It is assigned, and cannot be read from there; continuing would skip events.
     """
     if tp not in _owned(client):
         return False  # and a commit would set back what its owner committed: the group asks only who is a member
@@ -194,7 +194,7 @@ def is_still_owned(client: "confluent.Consumer", tp: _TopicPartition, offset: in
 
 
 def _is_accepted(client: "confluent.Consumer", position: "confluent.TopicPartition") -> bool:
-    """Commit an offset, and tell whether the group still takes the client for one that may."""
+    """Commit an offset, and return whether the group still accepts the client as a member."""
     try:
         errors = [answer.error for answer in client.commit(offsets=[position], asynchronous=False) or []]
     except confluent.KafkaException as error:

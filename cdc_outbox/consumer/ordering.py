@@ -53,7 +53,7 @@ class Aggregate(NamedTuple):
 
 
 class Watermark(NamedTuple):
-    """What is remembered of an aggregate.
+    """What the inbox remembers of an aggregate.
 
     Args:
         last: The last sequence that was applied, or skipped on purpose; 0 where there was none.
@@ -116,10 +116,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What is remembered about the events of a list.
+    """What the inbox remembers about the events of a list.
 
     Args:
-        unseen: The ids that were claimed by this transaction, so that nobody had them before.
+        unseen: The ids that this transaction claimed, so that they are new.
         watermarks: Each aggregate's; missing means that it is new.
         parked: Which of the ids are parked.
         purged_before: Ids older than this may have been forgotten by this consumer; ``None`` where none ever was.
@@ -178,7 +178,7 @@ def judge(
         failed: Ids of events whose handlers failed, so that they are set aside when they are next.
         redone: Ids of events that come out of the park, an aggregate's in order from its first.
         forced: Ids among them that an operator decided to apply in spite of their verdict.
-        behind: Ids among them that wait for one that is not in the list, for nobody can read it any more.
+        behind: Ids among them that wait for one that is not in the list, because it cannot be read any more.
     """
     state = _State(memory, redone, behind)
     judgements = []
@@ -210,7 +210,7 @@ def moves_of(
     """Return how what is remembered of aggregates changes: one move each, sorted.
 
     Args:
-        applied: What was judged next and applied.
+        applied: The events that were judged next and applied.
         watermarks: Where they stand.
         parked: How many more events of an aggregate are parked than before, where the number changes.
     """
@@ -260,7 +260,7 @@ def sentence(judgement: Judgement) -> str:
 _NEW = Watermark()
 _NEXT = Verdict.NEXT  # an attribute of an enumeration is not looked up for nothing
 _BESIDE = {Verdict.PARKED, Verdict.CONFLICT, Verdict.EXPIRED}
-"""What is set aside alone: those after it do not depend on it."""
+"""Verdicts that set an event aside alone: those after it do not depend on it."""
 
 
 @dataclass(slots=True)
@@ -329,7 +329,7 @@ def _verdict(event: RecordedEvent, aggregate: Aggregate, last: int, order: Order
 
 def _anywhere(event: RecordedEvent, aggregate: Aggregate, state: _State) -> Verdict:
     """Return the verdict on a new event that has no place of its own among the others."""
-    # What is behind another is applied after it, and then nobody asks again whether it was before.
+    # An event behind another is applied after it, and then nothing checks again whether it was before.
     if state.may_be_forgotten(event):
         return Verdict.EXPIRED
     return Verdict.BEHIND if state.is_blocked(aggregate, event.id) else _NEXT

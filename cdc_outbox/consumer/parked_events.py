@@ -72,7 +72,7 @@ class Failure:
 
     Args:
         error: What happened, in a sentence without the payload.
-        attempts: How often it was tried by now, in rounds: what is repeated at once counts as one.
+        attempts: How often it was tried by now, in rounds: immediate retries count as one.
         retry_seconds: When it is tried again; ``None`` where it is not.
         keeps_order: Whether the aggregate of a message that cannot be read is known, so that later events wait for it.
     """
@@ -102,7 +102,7 @@ class ParkedEvent:
         parked_id: Its number there, by which it is named.
         is_due: Whether it is this one that is due, or one that waits behind it.
         forced: Whether an operator decided to apply it in spite of its verdict.
-        aggregate: What it was parked under; three empty texts where nobody could tell.
+        aggregate: The one it was parked under; three empty texts where that is unknown.
     """
 
     parked_id: int
@@ -147,8 +147,8 @@ class Due(NamedTuple):
 class ParkStore(Protocol):
     """Where events are set aside, in the same database as the inbox.
 
-    Every method works inside the transaction that is open on the connection. Whoever adds or removes what blocks an
-    aggregate holds the lock on its watermark, and says there how many there are.
+    Every method works inside the transaction that is open on the connection. A caller that adds or removes events
+    that block an aggregate holds the lock on its watermark, and stores there how many there are.
     """
 
     async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> Mapping[str, Rank]:
@@ -161,7 +161,7 @@ class ParkStore(Protocol):
         """Take events out."""
 
     async def fail(self, connection: AnyConnection, parked_id: int, failure: Failure) -> None:
-        """Note that an event failed again; that somebody wants it applied all the same holds until it is dead."""
+        """Note that an event failed again; an operator's decision to apply it all the same holds until it is dead."""
 
     async def rest(self, connection: AnyConnection, parked_ids: Sequence[int]) -> None:
         """Let events wait for their predecessors that were due and could not be applied."""
@@ -170,7 +170,7 @@ class ParkStore(Protocol):
         """Make due what can be applied now, and return how many.
 
         Args:
-            successors: The one sequence that follows, of each aggregate that moved; what is before it has nothing to
+            successors: The one sequence that follows, of each aggregate that moved; events before it have nothing to
                 wait for either. ``None`` for whatever came first.
         """
 

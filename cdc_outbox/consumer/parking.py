@@ -57,7 +57,7 @@ class ParkingPlan:
         return {aggregate: events for aggregate, events in self._blocking.items() if events}
 
     async def put_unreadable(self, item: Item) -> None:
-        """Park what nobody can read; what others wait for goes on to be waited for."""
+        """Park an unreadable message; events that wait for it keep waiting."""
         failure, row = item.failure, item.parked
         assert failure is not None  # noqa: S101 - that is what unreadable means
         if row is None:
@@ -123,10 +123,10 @@ class ParkingPlan:
 
 
 def _keeps_row(item: Item, verdict: Verdict) -> bool:
-    """Return whether a parked event stays in its row, unless it is applied; otherwise it is parked anew if at all.
+    """Return whether a parked event stays in its row, unless it is applied; otherwise it gets a new row, if any.
 
-    The row of an unreadable message holds its place in the aggregate. What is read at last, and waits for no event
-    that is parked, needs that place no more, but a row that says what it is.
+    The row of an unreadable message holds its place in the aggregate. An event that is readable at last, and waits for
+    no parked event, no longer needs that place, but a row that says what it is.
     """
     if item.is_stuck:
         return True

@@ -3,7 +3,7 @@
 A replay takes part in no group, commits no offset and owns no partition: it is issued no epoch, and needs none. What an
 epoch keeps a zombie from is to work on what its successor works on, and between a replay and the consumer that runs
 beside it the inbox decides that: who claims an id second waits for the first one and finds a duplicate, and a watermark
-moves only from where it was read. So each event has its effects once, and an aggregate's in order, whoever of the two
+moves only from where it was read. So each event has its effects once, and an aggregate's in order, whichever of the two
 applies them. What a replay sets aside is the owner's to try again.
 """
 
@@ -62,7 +62,7 @@ class Fate(StrEnum):
     WAITING = "waiting"
     """It had been set aside before, and still is."""
     LEFT_OUT = "left out"
-    """It is not next, and nobody knows its id: another event holds its place, or it was applied and is forgotten."""
+    """It is not next, and its id is unknown: another event holds its place, or it was applied and is forgotten."""
     UNREADABLE = "unreadable"
     """Its message does not keep the contract."""
 
@@ -143,12 +143,12 @@ class Replay:
         """Give the consumer what is selected, as far as it is in the topics when this begins.
 
         Args:
-            dry_run: Say what would become of each, as far as that is known without its handler; write nothing.
+            dry_run: Return the outcome of each, as far as it is known without its handler; write nothing.
 
         Raises:
             ConfigError: The selection passes over events that the consumer has not read yet, see :func:`refuse_ahead`.
-            ParkFullError: More is to be set aside than may be.
-            CdcOutboxError: What is not one event's fault; what was committed stays so, and a second run skips it.
+            ParkFullError: More events must be set aside than the limits allow.
+            CdcOutboxError: No single event caused it; committed events stay committed, and a second run skips them.
         """
         spans = await self._waits.call(self._reader.spans, selection, self._contract)
         await self._waits.call(refuse_ahead, selection, self._reader, self._contract, spans)
@@ -167,8 +167,8 @@ class Replay:
             judgements = judge([item.event for item in items], memory, self._order_of)
             if dry_run:
                 imagined.apply(judgements, memory)
-            # What is stale under an unseen id would be parked, for somebody to decide event by event. When it came for
-            # the first time that was right.
+            # A stale event under an unseen id would be parked, for an operator to decide event by event. When it
+            # came for the first time that was right.
             wanted = [
                 item
                 for item, judgement in zip(items, judgements, strict=True)
@@ -210,10 +210,10 @@ class Replay:
         return True
 
     def _count(self, judgement: Judgement, *, everything: bool) -> bool:
-        """Count an event whose fate is known from its verdict, and tell whether it is."""
+        """Count an event whose fate is known from its verdict, and return whether it is."""
         fate = _FATES[judgement.verdict]
         if judgement.verdict is Verdict.EXPIRED and judgement.event.sequence is not None:
-            fate = Fate.DUPLICATE  # the watermark tells what the id cannot any more
+            fate = Fate.DUPLICATE  # the watermark shows what the id no longer can
         if fate in {Fate.APPLIED, Fate.PARKED} and not everything:
             return False
         self._replayed.add(fate, judgement.event)
@@ -260,7 +260,7 @@ class Replay:
             await self._conflicted(batch)
             return
         if cause is not None and len(batch) == 1 and self._breaker.failed(batch[0].event, cause):
-            # Nobody waits here for the end of an outage: a replay that failed is run again.
+            # A replay does not wait for the end of an outage: the operator runs a failed one again.
             assert error.__cause__ is not None  # noqa: S101 - it has a cause
             raise ours_of(error.__cause__) or error
         if len(batch) > 1:

@@ -1,6 +1,6 @@
 """Retries of events whose handler failed: the pauses, whose fault it was, and when an outage stops the counting.
 
-What is due is fetched by ``loop``, through ``session.find_due``.
+``loop`` fetches due events, through ``session.find_due``.
 """
 
 import logging
@@ -46,7 +46,7 @@ class Retry:
         first_pause_seconds: The first pause between tries at once; each is twice the one before.
         parked_pause_seconds: How long it is parked after that; twice as long after each further attempt.
         longest_pause_seconds: The longest pause of either kind: a fix is noticed within that time.
-        max_attempts: After how many attempts it is dead; what is tried again at once counts as one. With the pauses
+        max_attempts: After how many attempts it is dead; immediate retries count as one. With the pauses
             above 25 attempts take two to three hours: a system that one aggregate alone needs may be away for as long.
         park_at_once: Errors that another try cannot fix: the event is dead after the first one.
         error_texts: Whether the park and the log quote what a handler's exception says, up to 500 characters of it: as
@@ -111,7 +111,7 @@ class _Tries(NamedTuple):
 
 
 class RetryTracker:
-    """What is tried again: events that failed since they were polled, and how often, and what no event is to blame for.
+    """The retries of events that failed since they were polled, their numbers, and retries that no event caused.
 
     Args:
         clock: Monotonic seconds.
@@ -136,13 +136,13 @@ class RetryTracker:
         return self._retry.is_hopeless(error.__cause__)
 
     def excuses(self, item: Item) -> bool:
-        """Note that another transaction was in an event's way, and tell whether that may be chance."""
+        """Note that an event conflicted with another transaction, and return whether that may be chance."""
         times = self._conflicts.get(item.event_id, (0, item.topic_partition))[0] + 1
         self._conflicts[item.event_id] = times, item.topic_partition
         return times < _MAX_CONFLICTS
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
-        """Return the event as it is to be delivered again, and how long to wait before that.
+        """Return the event to deliver again, and how long to wait before that.
 
         An event that comes out of the park is not tried again at once: it has waited already.
         """
@@ -210,7 +210,7 @@ def silenced(error: BaseException | None, depth: int = 10) -> BaseException | No
 _AGGREGATES = 3
 """How many aggregates fail alike before it is an outage: two may be chance, and each one more is parked first."""
 _MOST_CAUSES = 100
-"""How many causes are told apart, should some error have another host or code each time."""
+"""How many causes are distinguished, should some error have another host or code each time."""
 _NETWORK_ERRORS = (ConnectionError, TimeoutError, socket.gaierror)
 """What the operating system says where nothing answers; clients of HTTP raise their own because of one of these."""
 _HOST = re.compile(r"""(?:\bat|\bon|\bhost=|failed \()\s*["']([\w.:/\\-]+)["']""")
@@ -288,7 +288,7 @@ class CircuitBreaker:
         self._aggregates = aggregates
         self._failed: dict[Cause, dict[Aggregate, str]] = {}
         self.cause: Cause | None = None
-        """What is waited for; ``None`` while the circuit is closed."""
+        """The cause of the outage; ``None`` while the circuit is closed."""
 
     @property
     def is_open(self) -> bool:
@@ -298,7 +298,7 @@ class CircuitBreaker:
     def failed(self, event: RecordedEvent, cause: Cause) -> bool:
         """Note that an event's handler failed, and return whether the circuit is open.
 
-        An open circuit stays open whatever is in the way: what was unreachable is starting up, or full, a moment later.
+        An open circuit stays open for any cause: a server that was unreachable is starting up, or full, a moment later.
         """
         if self.cause is None and len(self._failed) >= _MOST_CAUSES:
             self._failed.clear()
@@ -333,7 +333,7 @@ class CircuitBreaker:
 def error_of(
     error: Exception, events: Sequence[RecordedEvent], text_of: Callable[[BaseException], str]
 ) -> CdcOutboxError | None:
-    """Return our error for one that a transaction raised, ``None`` for a bug of ours.
+    """Return the CdcOutboxError for an error that a transaction raised, ``None`` for a bug in cdc-outbox.
 
     Args:
         events: Those of the transaction.

@@ -55,7 +55,7 @@ _COMPARE_SECONDS = 30.0
 
 
 class Database(Protocol):
-    """What is known of a connection once it is open."""
+    """What the consumer knows of a connection once it is open."""
 
     driver: AsyncTransactionDriver
     stores: Stores
@@ -99,7 +99,7 @@ class Session:
         Raises:
             DatabaseUnavailableError: It cannot be reached, or refuses a login that it accepted before.
             DatabaseError: It refused the first login, or something else.
-            ConfigError: What was to connect failed by itself, or the connection is not one to work with.
+            ConfigError: The user's function failed by itself, or its connection cannot be used.
         """
         if self._connection is not None and self._database is not None:
             return self._database
@@ -120,8 +120,8 @@ class Session:
             await database.prepare(connection)
         except BaseException as error:
             ours = translate(error)
-            # The next try opens another. One that was refused, by ourselves, is left as it is: what speaks against
-            # it is that somebody else works with it, too.
+            # The next try opens another. A connection that the consumer itself refused stays open: the reason to
+            # refuse it is that other code works with it, too.
             if ours is not None or isinstance(error, DatabaseError) or not isinstance(error, Exception):
                 await _close(connection)
             if ours is None:
@@ -296,7 +296,7 @@ class EffectsDatabase(Generic[OpenedT_co]):
         pipeline: Run a batch's handlers in psycopg's pipeline mode: what they execute is sent without waiting for the
             answers. For handlers that only write; one that fetches waits for its rows as usual. Not the default:
             PostgreSQL before 17 bounds nothing in it, and a process that is paused there keeps what it locked until it
-            goes on.
+            resumes.
         before_commit: Writes at the end of the handlers' transaction: an outbox that gathers their events.
 
     Raises:

@@ -76,7 +76,7 @@ async def take(
     session: Session,
     find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
 ) -> tuple[Mapping[TopicPartition, Assignment], dict[TopicPartition, int]]:
-    """Take partitions from whoever had them before, and return where those begin that the group is ahead in.
+    """Take partitions from their previous owners, and return where those begin that the group is ahead in.
 
     Args:
         find: Asks the brokers, as :meth:`GroupPartitions.find` does.
@@ -86,7 +86,7 @@ async def take(
     """
     found = dict(await find(partitions))
     assignments = await session.issue(partitions, {tp.topic: partition.topic_id for tp, partition in found.items()})
-    # Who had them last may have gone on since the brokers were asked.
+    # The previous owners may have continued since the brokers were asked.
     late = [tp for tp, assignment in assignments.items() if (assignment.next_offset or 0) > found[tp].end]
     found |= await find(late) if late else {}
     starts = {tp: start_of(tp, assignment, found[tp]) for tp, assignment in assignments.items()}
@@ -101,10 +101,10 @@ async def refuse_replaced(
     known: Mapping[TopicPartition, TopicId],
     find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
 ) -> None:
-    """Refuse to read on in a topic that was deleted and created anew while it was read.
+    """Refuse to read on in a topic that was deleted and created again while it was read.
 
-    The Kafka client may not notice: it goes on at the offset where it was, and what the new topic holds before that is
-    never read. One partition of each topic is asked for; brokers that do not answer are asked another time.
+    The Kafka client may not notice: it continues at the offset where it was, and never reads what the new topic holds
+    before that. One partition of each topic is asked for; brokers that do not answer are asked another time.
 
     Args:
         known: The topics' ids when their partitions were taken.
@@ -186,7 +186,7 @@ def seek_back(client: "confluent.Consumer", tp: TopicPartition, offset: int) -> 
     """Have a partition read from an offset on, unless it belongs to another consumer by now.
 
     Raises:
-        BrokerUnavailableError: The partition is ours and could not be set back yet.
+        BrokerUnavailableError: The partition is still assigned and could not be set back yet.
     """
     try:
         client.seek(confluent.TopicPartition(*tp, offset))

@@ -24,7 +24,7 @@ from cdc_outbox.telemetry import Metrics, PausedPartition, Progress
 from cdc_outbox.text_files.document import did_you_mean
 
 LOG = __name__
-"""The log in which a consumer tells what it reads, what it waits for, and that it goes on."""
+"""The log in which a consumer reports what it reads, what it waits for, and that it resumes."""
 _log = logging.getLogger(LOG)
 
 _FULL = "the parking limit is reached"
@@ -33,7 +33,7 @@ _MAX_WARNED = 200
 _COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
 """How much of the time may be spent on counting parked events, and how old the counts get at most."""
 _DATABASE, _HANDLED = "the database", "an event with a handler"
-"""What is waited for, beside what handlers need, whose end the loop tells."""
+"""Outages besides those of systems that handlers need, whose end the loop logs."""
 _SHOWN = 5
 """Topics that a record names."""
 _UNASSIGNED_SECONDS = 10.0
@@ -48,7 +48,7 @@ class ConsumerStats:
     """The counts of one consumer.
 
     Args:
-        handled: Tells which event types have a handler.
+        handled: Returns the event types that have a handler.
         clock: Monotonic seconds.
     """
 
@@ -88,7 +88,7 @@ class ConsumerStats:
         self._paused: set[TopicPartition] = set()
         self._outage = ""
         self._told = ""
-        """What was told last of what is tried again."""
+        """The text of the last error that led to a retry."""
         self._is_connected = True
         self.has_joined = False
         """Whether the group has given it partitions since the run began."""
@@ -157,9 +157,9 @@ class ConsumerStats:
         self._gap_seconds = oldest if is_alarm else None
 
     def lagged(self, lags: Mapping[TopicPartition, int], *, assigned: Collection[TopicPartition]) -> None:
-        """Take how many messages each partition has to go, of those where that is known, and which are ours.
+        """Note how many messages are left in each partition, where that is known, and which are assigned.
 
-        Told after a look into the database.
+        Called after a look into the database.
         """
         self._goes_on(_DATABASE)
         if self._assigned != set(assigned):
@@ -259,7 +259,7 @@ class ConsumerStats:
         """Count what is tried again for no fault of an event's.
 
         Args:
-            outage: What is waited for, where that is not our own database.
+            outage: The system that the consumer waits for, where that is not its own database.
             seconds: In how many it is tried again; ``None`` where the caller tells of it.
         """
         if seconds is not None and self._is_news(error):
@@ -299,7 +299,7 @@ class ConsumerStats:
         )
 
     def _is_news(self, error: CdcOutboxError) -> bool:
-        """Return whether an error is to be logged: that events have no handler is so until it is fixed."""
+        """Return whether to log an error: a missing handler is logged once, for it stays missing until it is fixed."""
         before, self._told = self._told, str(error)
         return not isinstance(error, NoHandlerError) or self._told != before
 

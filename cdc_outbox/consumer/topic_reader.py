@@ -109,7 +109,7 @@ class TopicReader:
         return {TopicPartition(each.topic, each.partition): each.offset for each in answers if each.offset >= 0}
 
     def compacted(self, topics: Collection[str]) -> set[str]:
-        """Return those topics that keep but the latest message of a key; of those that nobody may ask about, none."""
+        """Return the topics that keep only the latest message of a key, without those whose settings cannot be read."""
         if not topics:
             return set()
         admin = self._admin()
@@ -140,7 +140,7 @@ class TopicReader:
         return confluent.AdminClient({**kafka_clients.connection_settings(self._settings), **servers}, logger=_log)
 
     def spans(self, selection: "Selection", contract: WireContract) -> dict[TopicPartition, tuple[int, int]]:
-        """Return first offset and end of what is to be read of each partition for a selection, as it is now."""
+        """Return the first offset and the end to read of each partition for a selection, as it is now."""
         known = self.partitions(selection.topics(contract))
         partitions = [tp for tp in known if selection.partition in {None, tp.partition}]
         if known and not partitions:
@@ -288,7 +288,7 @@ def refuse_ahead(
     have no gaps, what is passed over is waited for.
 
     Raises:
-        ConfigError: There is such an event.
+        ConfigError: The selection passes over one.
         BrokerError: The brokers do not answer.
     """
     increasing = {name for name, mode in contract.aggregates.items() if mode.is_numbered and not mode.is_gapless}

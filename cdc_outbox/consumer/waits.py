@@ -18,7 +18,7 @@ class Waits(Protocol):
         """Call what may block for a while."""
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless it is told to stop meanwhile."""
+        """Wait; return early when the consumer stops."""
 
 
 class Blocking:
@@ -32,7 +32,7 @@ class Blocking:
         return function(*arguments)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless it is told to stop meanwhile.
+        """Wait; return early when the consumer stops.
 
         Not by the event's own ``wait``, which holds a lock for moments: a signal's handler that tells it to stop runs
         in this very thread, and would wait for that lock for ever.
@@ -59,7 +59,7 @@ class Yielding:
                     await asyncio.wait([work])
 
     async def sleep(self, seconds: float) -> None:
-        """Wait, unless it is told to stop meanwhile."""
+        """Wait; return early when the consumer stops."""
         try:
             await asyncio.wait_for(self._stopping.wait(), seconds)
         except TimeoutError:

@@ -42,7 +42,7 @@ def load_contract(path: str | Path) -> WireContract:
 
 
 def parse_contract(text: str, *, name: str = "contract") -> WireContract:
-    """Read the text of such a file.
+    """Read the text of a contract file.
 
     Args:
         name: What errors call it.

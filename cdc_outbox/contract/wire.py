@@ -279,7 +279,7 @@ class WireContract:
         return name in {self.id_header, *names.placed().values(), *self.extra_headers}
 
     def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime:
-        """Take the time of creation out of the headers; without such a header it is the record's timestamp.
+        """Take the time of creation out of the headers; without that header it is the record's timestamp.
 
         Other outboxes may write anything under the name, which is left among the headers then.
         """

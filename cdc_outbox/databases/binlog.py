@@ -41,7 +41,7 @@ class Log:
 
     Args:
         on: Whether it is written at all.
-        format: What is written: ``ROW`` is what a connector understands.
+        format: The binlog format; a connector understands ``ROW`` only.
         end: Where it ends.
         sizes: Every file that is still there, with its length.
         only: The databases whose changes alone are written; empty for all.
@@ -156,6 +156,6 @@ def _names_in(listed: str) -> list[str]:
 
 
 def has_new_names(version: str) -> bool:
-    """Return whether a server has MySQL's newer words, in which nobody is a slave."""
+    """Return whether a server has MySQL's newer words, which avoid "slave"."""
     numbers = re.match(r"([0-9]+)\.([0-9]+)", version)
     return "mariadb" not in version.lower() and bool(numbers and (int(numbers[1]), int(numbers[2])) >= (8, 2))

@@ -115,7 +115,7 @@ class DatabaseSpec:
     Args:
         connection_string: MongoDB's only, which has no host and no port then.
         port: A number, or a reference that the worker resolves.
-        user: Empty on MongoDB where nobody says who, like ``password``.
+        user: Empty on MongoDB if the spec names no user, like ``password``.
         password: Always a reference; the secret itself is never here.
         pdb: Oracle's only: the pluggable database, empty where there are none.
         slot: PostgreSQL's only, like ``publication``; empty elsewhere.
@@ -141,7 +141,7 @@ def database_spec(content: Mapping[str, Any], *, pipeline: str) -> DatabaseSpec:
 
     Args:
         content: As the spec's JSON Schema allows it.
-        pipeline: Its name, from which slot, publication and server id have theirs unless they are given.
+        pipeline: Its name, from which the default slot, publication and server id derive.
 
     Raises:
         ConfigError: A key means nothing for this kind of database, or a name can be none.

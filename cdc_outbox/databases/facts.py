@@ -41,10 +41,10 @@ class ServerFacts:
         sender_timeout_seconds: After what time a reader that is silent counts as gone, 0 for never.
         max_wal_bytes: The WAL that is kept for the server's own sake, roughly.
         max_slot_wal_bytes: The WAL that is kept for a slot, ``None`` for all.
-        awaits_standbys: Whether slots are told to wait for standbys, as they are where they outlive a failover.
+        awaits_standbys: Whether slots are configured to wait for standbys, as those that outlive a failover are.
         wal_end: Where the log ends; on a standby, where it has come to.
-        open_for_long: What a new slot would have to wait for.
-        idle_slots: The database's other slots that nobody reads, each with the bytes of WAL that it keeps.
+        open_for_long: The transactions that a new slot must wait for.
+        idle_slots: The database's other slots without a reader, each with the bytes of WAL that it keeps.
     """
 
     is_standby: bool = False
@@ -137,7 +137,7 @@ class PartitionFacts:
 
     @property
     def table(self) -> TableName:
-        """Its name, as a table of ours.
+        """Its name, as a :class:`TableName`.
 
         Raises:
             ConfigError: It holds a control character.
@@ -160,7 +160,7 @@ class TableFacts:
         partitions: Those that it has.
         partition_of: The table that it is a partition of, empty for none.
         children: Tables that inherit from it.
-        refuses_deletes: Whether a publication sends deletes, and the table has nothing that tells which row is meant.
+        refuses_deletes: Whether a publication sends deletes, and the table has nothing that identifies the row.
         rules: Rules that do something else instead of an insert, quoted.
         triggers: Triggers that may return null before a row is inserted, so that none is, quoted.
     """
@@ -244,7 +244,7 @@ class SlotFacts:
     Args:
         plugin: Empty for a physical slot.
         database: Empty for a physical slot.
-        reader: The server's process that reads it for somebody, 0 if nobody does.
+        reader: The id of the server process that reads it for a client, 0 if it has no reader.
         reader_since: When that process began, as the server spells it; empty where it does not tell this role.
         wal_status: ``lost`` when the WAL it needs is gone.
         confirmed: What lies before it was confirmed and is never sent again.
@@ -255,8 +255,8 @@ class SlotFacts:
         is_temporary: Whether it goes with the session that made it.
         is_two_phase: Whether prepared transactions are sent before they are committed.
         outlives_failover: Whether standbys keep a copy of it; ``None`` where the server knows nothing of that.
-        is_copy: Whether it is such a copy.
-        lag_seconds: How long its reader took for its last confirmation, or how long it has had no reader;
+        is_copy: Whether it is a standby's copy.
+        lag_seconds: How long its reader needed for its last confirmation, or how long it has had no reader;
             ``None`` where the server does not tell: it rests, is older than PostgreSQL 17, or the role may not see it.
     """
 
@@ -279,12 +279,12 @@ class SlotFacts:
 
     @property
     def active(self) -> bool:
-        """Whether somebody reads it now."""
+        """Whether it has a reader now."""
         return self.reader != 0
 
     @property
     def is_unread(self) -> bool:
-        """Whether nobody reads it now, and it could be read."""
+        """Whether it has no reader now, and could be read."""
         return not self.active and self.wal_status != "lost"
 
     @property
@@ -307,10 +307,10 @@ class WrittenFacts:
     Args:
         rows: Rows in the table; the count ends at :data:`COUNTED_ROWS`.
         has_heads: Whether a sequence was ever given out, also if its row was pruned since.
-        rows_outside_slot: Events that a slot which nobody has read yet does not hold, because they were committed
-            before it; 0 while nobody has looked.
+        rows_outside_slot: Events that a slot which was never read does not hold, because they were committed
+            before it; 0 until they are counted.
         keeps_rows: Whether what was written can be published again.
-        forgotten: Rows without a number that are older than what consumers remember; 0 while nobody has looked.
+        forgotten: Rows without a number that are older than what consumers remember; 0 until they are counted.
     """
 
     rows: int = 0

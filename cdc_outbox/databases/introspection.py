@@ -152,7 +152,7 @@ class Catalog:
                 )
 
     def find_companions(self, table: TableName) -> list[str]:
-        """Return the indexes and triggers that somebody has put on a table, where they would go with it."""
+        """Return the indexes and triggers that users added to a table, where dropping it drops them."""
         return [name for (name,) in self._look("companions", table)]
 
     def read_outbox(self, table: OutboxTable, components: Sequence[Component], publication: str) -> OutboxCatalog:
@@ -216,7 +216,7 @@ class Catalog:
         """Return what a role may do with those of its tables that exist, ``None`` if there is no such role.
 
         Raises:
-            DatabaseAccessError: On MySQL, where not everybody may see what others may do.
+            DatabaseAccessError: On MySQL, where a user needs a privilege to see what others may do.
         """
         user, host = role.account
         who = {"role": role.name, "user": user, "host": host}

@@ -3,7 +3,7 @@
 Each component (an outbox, an inbox) has one row in ``cdc_outbox_version``, in its own schema. An upgrade runs inside
 the caller's transaction, under a lock, so that two of them take turns: an advisory lock on PostgreSQL, ``GET_LOCK`` on
 MySQL, the database's own lock for writing on SQLite. MySQL commits at each statement that changes a table, so there an
-upgrade that fails in the middle stays there, and the next one goes on. The same statements make the script of
+upgrade that fails in the middle stays there, and the next one continues. The same statements make the script of
 ``cdc-outbox init --sql``. For both reasons every step may be repeated.
 
 A version is a file, ``sql/<dialect>/migrations/<component>/0002_add_note.sql``; each dialect counts its own versions.
@@ -83,7 +83,7 @@ class Component:
         kind: ``outbox`` or ``inbox``.
         tables: All of them; kind and first table together are its name in the version table.
         migrations: In order.
-        functions: What is made beside the tables, and dropped with them; they take a text and an interval.
+        functions: Created beside the tables, and dropped with them; they take a text and an interval.
     """
 
     kind: str
@@ -123,7 +123,7 @@ def pending(current: int, migrations: Sequence[Migration]) -> tuple[Migration, .
     """Return the steps that a component at version ``current`` still needs; 0 means that it does not exist.
 
     Raises:
-        ConfigError: The database is ahead of this release; to go on could break what the newer one relies on.
+        ConfigError: The database is ahead of this release; continuing could break what the newer one relies on.
     """
     newest = migrations[-1].version
     if current > newest:

@@ -16,7 +16,7 @@ def inserted_values(message: bytes) -> list[bytes | None] | None:
 
     Raises:
         DecodeError: An Insert message ends too early or too late, or a column is neither null nor text: the values
-            after it would be taken for others.
+            after it would be misread.
     """
     if message[:1] != _INSERT:
         return None

@@ -43,7 +43,7 @@ class Role:
         owns_publication: Likewise; ``None`` where it owns none.
         member_of: The role whose tables it may drop, on PostgreSQL.
         calls: Functions that it may call there; they take a text and an interval.
-        owns_functions: Functions of the same kind that it makes anew there.
+        owns_functions: Functions of the same kind that it replaces there.
     """
 
     name: str

@@ -93,7 +93,7 @@ class OutboxTable:
         headers: Header column → header of the message; text columns that may be null.
         format: What the writer adds to each event; it has header columns of its own.
         partitions: PostgreSQL only; ``None`` is a table that is not partitioned.
-        adopted: Whether another tool created it. Such a table is never changed; only events are written to it.
+        adopted: Whether another tool created it. An adopted table is never changed; only events are written to it.
         capitals: Whether the columns that the format adds are in capital letters, as Oracle's are.
     """
 
@@ -134,7 +134,7 @@ class OutboxTable:
             raise ConfigError("logical messages have no table to adopt or partition", field=field)
 
     def refuse_elsewhere(self, database: str) -> None:
-        """Refuse a database that cannot have such an outbox.
+        """Refuse a database that cannot have this outbox.
 
         Args:
             database: A dialect, or whose database it is.
@@ -203,7 +203,7 @@ class OutboxTable:
 
     @property
     def has_heartbeats(self) -> bool:
-        """Whether the connector writes heartbeats through it, on PostgreSQL: into no table that somebody else made."""
+        """Whether the connector writes heartbeats through it, on PostgreSQL: not into another tool's table."""
         return not self.adopted and self.is_numbered
 
     @property
@@ -214,7 +214,7 @@ class OutboxTable:
     @property
     def heartbeat(self) -> TableName:
         """The function that writes one: what the connector calls."""
-        # Without the last letter: whoever knows the one from a connector's configuration finds the other.
+        # The table's name without the last letter, so that an operator who sees one in a configuration finds the other.
         return self.heartbeats.named(self.heartbeats.name[:-1])
 
     @property

@@ -1,1 +1,1 @@
-"""What is known about Debezium and Kafka Connect. Pure: nothing here talks to a cluster."""
+"""Knowledge about Debezium and Kafka Connect. Pure: nothing here talks to a cluster."""

@@ -17,7 +17,7 @@ from cdc_outbox.text_files.document import Path
 Version = tuple[int, ...]
 
 NEWEST: Version = (3, 7)
-"""The version of Debezium that a configuration is read for where nobody says which."""
+"""The version of Debezium that a configuration is read for where none is given."""
 
 ROUTER = "io.debezium.transforms.outbox.EventRouter"
 MONGO_ROUTER = "io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"
@@ -25,7 +25,7 @@ TOPIC_NAMES = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
 DECODER = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
 
 DEFAULT_SLOT = "debezium"
-"""The slot of a PostgreSQL connector that is told of none."""
+"""The slot of a PostgreSQL connector whose configuration names none."""
 
 MANY = 1_000
 """Entries of one list that are looked at. More are an accident, or meant to keep the linter busy."""
@@ -250,12 +250,12 @@ class Config:
 
     @cached_property
     def tables(self) -> tuple[str, ...]:
-        """The tables that are captured, as far as a name can be told from a pattern."""
+        """The tables that are captured, as far as their patterns are plain names."""
         return tuple(table for table in map(literal, self.captured) if table is not None)
 
     @cached_property
     def raw_topics(self) -> tuple[str, ...]:
-        """The topics that records are for before anything routes them; none where that cannot be told."""
+        """The topics that records are for before anything routes them; none where they are not known."""
         if self.reads_messages:
             return self.topics_of("message")
         topics = [self.topics_of(table) for table in self.tables]
@@ -280,7 +280,7 @@ class Config:
         if self.kind is DatabaseKind.SQLSERVER:
             names, dots = [f"{database}.{table}" for database in listed(self.get("database.names"))], 2
         if delimiter != "." and any(name.count(".") != dots for name in names):
-            return ()  # which dots are delimiters cannot be told
+            return ()  # which dots are delimiters is not known
         return tuple(raw_topic_name(prefix, *name.split(".")[left_out:], delimiter=delimiter) for name in names)
 
     def _plugins(self, kind: str) -> Iterator[ConfiguredPlugin]:

@@ -35,7 +35,7 @@ def read_text(text: str, *, name: str) -> Document:
     """Return the document that a text holds.
 
     Args:
-        name: ``.json``, ``.yaml``, ``.yml`` and ``.properties`` at its end say what it is; otherwise its
+        name: ``.json``, ``.yaml``, ``.yml`` and ``.properties`` at its end decide the format; otherwise the text's
             beginning does.
     """
     if is_properties(text, name):

@@ -4,7 +4,7 @@ The subset: characters; ``.``, ``^``, ``$``, ``\A``, ``\z``; ``\d \w \s`` and th
 \a \e``, ``\xhh``, ``\uhhhh``, ``\Q…\E`` and escaped punctuation; ``[…]`` of characters, ranges and those escapes;
 groups that capture, by number or ``(?<name>…)``, that do not, ``(?:…)``, and that look ahead, ``(?=…)`` and ``(?!…)``;
 alternatives; and ``* + ? {n} {n,} {n,m}``, also reluctant, behind what matches at least one character; and ``{n}``
-behind nothing, which Java takes for a repetition of the empty text.
+behind nothing, which Java reads as a repetition of the empty text.
 """
 
 import re
@@ -34,7 +34,7 @@ _START = "\\A"
 _ATOMS = {".": (_ANY, False), "^": (_START, True), "$": (_END, True)}
 """In Python's words, and whether they match nothing but a place."""
 _CLASSES = frozenset("dDwWsS")
-"""Escapes that stand for several characters: of ASCII, unless Python is told otherwise."""
+"""Escapes that stand for several characters: only of ASCII in Java, and in Python with ``re.ASCII``."""
 _CHARACTERS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
 _MOST_REPETITIONS = 1000
 """Beyond it the two fail in different ways; a topic's name has at most 249 characters."""
@@ -335,7 +335,7 @@ class _Translation:
                 return character
 
     def _refuse_bracket(self, opening: int) -> ValueError:
-        """Return what is wrong with a set that Python reads otherwise, or that nobody can read."""
+        """Return the error of a set that Python reads otherwise, or that is malformed."""
         depth, position = 1, opening
         while depth and position < len(self.regex):
             position += 1 if self.regex[position] == "\\" else 0

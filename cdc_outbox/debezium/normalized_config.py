@@ -1,6 +1,6 @@
 """What a configuration comes to, so that two of them can be compared by what they mean. Pure.
 
-What is written in another way means the same: a default that is spelled out, a list in another order, an option by a
+Different notations mean the same: a default that is spelled out, a list in another order, an option by a
 name that it had before, a transform under another alias, a predicate that lets everything pass. What no plugin reads
 means nothing.
 """
@@ -78,7 +78,7 @@ def differences(before: Config, after: Config) -> tuple[OptionDifference, ...]:
 
 
 def default_of(config: Config, option: str) -> str | None:
-    """Return what an option of a connector, or of Connect itself, is where nobody sets it; ``None`` if not known."""
+    """Return the default of an option of a connector, or of Connect itself; ``None`` if not known."""
     found = _find(config, option)
     return None if found is None else found.default
 
@@ -120,7 +120,7 @@ class NormalizedConfig:
 
     @cached_property
     def said(self) -> Mapping[str, Setting]:
-        """What is not at its default, by today's name."""
+        """The options that are not at their default, by today's name."""
         found = {"name": Setting("name", self.config.name)} if self.config.name else {}
         for key, (option, value) in (*self._own(), *self._plugins(), *self._converters()):
             found.setdefault(key, Setting(self._before.get(option, option), value))
@@ -274,7 +274,7 @@ class NormalizedConfig:
         return all_named and bool(self.config.raw_topics) and self.seen_by(plugin) == self.config.raw_topics
 
     def seen_by(self, plugin: ConfiguredPlugin) -> tuple[str, ...] | None:
-        """Return which of the tables' topics a transform sees, ``None`` where that cannot be told."""
+        """Return which of the tables' topics a transform sees, ``None`` where that is not known."""
         topics, predicate = self.config.raw_topics, self.config.predicates.get(plugin.get("predicate"))
         if not plugin.get("predicate"):
             return topics
@@ -315,7 +315,7 @@ def _reads(plugin: ConfiguredPlugin, option: str) -> bool:
     """Return whether a transform reads an option, as far as is known."""
     found = catalogue.plugin(plugin.get("type"))
     if found is None or option in {*found.options, *IMPLICIT}:
-        # Declared, and read by nobody: the router takes no type but from a placed column.
+        # Declared, and never read: the router takes no type but from a placed column.
         return not option.endswith(".field.event.type")
     rename = catalogue.renamed(option, plugin=plugin.get("type"))
     return rename is not None and bool(rename.new) and rename.same_values and rename.new not in plugin.options

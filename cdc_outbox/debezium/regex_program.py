@@ -60,7 +60,7 @@ class Atom:
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """Go on at the first instruction, and if that fails at the second; both are relative to this one."""
+    """Continue at the first instruction, and if that fails at the second; both are relative to this one."""
 
     first: int
     second: int
@@ -68,7 +68,7 @@ class Fork:
 
 @dataclass(frozen=True, slots=True)
 class Jump:
-    """Go on at another instruction, relative to this one."""
+    """Continue at another instruction, relative to this one."""
 
     offset: int
 
@@ -82,7 +82,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Go on if a program matches from here, or, negated, if it does not."""
+    """Continue if a program matches from here, or, negated, if it does not."""
 
     program: "Program"
     is_negated: bool
@@ -196,7 +196,7 @@ class Pattern:
         return "".join(expanded)
 
     def _group(self, replacement: str, position: int) -> tuple[str | int, int]:
-        """Return the group that is named after a dollar sign, and where the text goes on."""
+        """Return the group that is named after a dollar sign, and where the text continues."""
         if replacement[position : position + 1] == "{":
             name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
             end = name.end() if name else position

@@ -43,7 +43,7 @@ class Attribute:
         field: Its name in an envelope, its header's by default.
         cloud_event: Its name in a CloudEvent; empty for none.
         is_optional: Whether a table of another make may lack the column.
-        is_nullable: Whether a row of ours may lack a value.
+        is_nullable: Whether a row that this package writes may lack a value.
         is_given: Whether the writer has a value for it, and not only the database.
     """
 

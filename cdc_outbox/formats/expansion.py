@@ -32,7 +32,7 @@ def check(text: str) -> str:
 
 
 def _shape(value: Any) -> Hashable:  # noqa: ANN401 - whatever JSON can express
-    """Return what Connect's schema of a value is told by."""
+    """Return what determines Connect's schema of a value."""
     match value:
         case None:
             return _NULL
@@ -52,7 +52,7 @@ def _shape(value: Any) -> Hashable:  # noqa: ANN401 - whatever JSON can express
 def _shape_of_all(elements: list[Any]) -> Hashable:
     """Return the one shape of a list's elements: of objects, all or none, and any of their fields may be null."""
     if not elements:
-        return "str"  # what Debezium takes for it
+        return "str"  # the type that Debezium uses for it
     if not all(isinstance(element, dict) for element in elements):
         shapes = {_shape(element) for element in elements}
         return _only(shapes if any(isinstance(element, dict) for element in elements) else _but_null(shapes))

@@ -4,7 +4,7 @@ An EventRouter with nothing but its defaults writes the id into a header and no 
 key, the headers or the value, writes texts in quotation marks, or everything beside its schema; JSON that lies in a
 text column is then encoded twice. Here all that is taken off, and what was underneath comes out as a column held it.
 
-What can be told for certain (a schema of Connect's, an envelope) is always taken off, and a text in it is what the
+A wrapper that is certain (a schema of Connect's, an envelope) is always taken off, and a text in it is what the
 column held: JSON where it is JSON. Quotation marks alone are no certain sign, for a payload may be a text: they are
 taken off if an object or a list is underneath. So a row's object is the same payload whichever converter wrote it; of
 texts and numbers that is true with schemas only.

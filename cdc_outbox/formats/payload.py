@@ -47,7 +47,7 @@ class Tombstone:
 
 
 TOMBSTONE: Final = Tombstone()
-"""The payload of an event that shall become a message without a value, so that compaction forgets its key."""
+"""The payload of an event that becomes a message without a value, so that compaction forgets its key."""
 
 
 def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa: ANN401 - whatever JSON can express
@@ -231,7 +231,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_refuse_repeated_keys, parse_const
 
 
 def _refusal(error: TypeError | ValueError | RecursionError) -> EventError:
-    """Say what is wrong without repeating the payload, which may be private, nor a message that might."""
+    """Return the error without repeating the payload, which may be private, or a message that might."""
     match error:
         case json.JSONDecodeError():
             return EventError(f"the payload is not JSON: {_position(error)}")

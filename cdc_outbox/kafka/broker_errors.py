@@ -22,7 +22,7 @@ _RESTARTING = frozenset(
     {
         "LEADER_NOT_AVAILABLE",
         "FENCED_LEADER_EPOCH",
-        "UNKNOWN_LEADER_EPOCH",  # a topic made anew has a leader before its broker knows
+        "UNKNOWN_LEADER_EPOCH",  # a recreated topic has a leader before its broker knows
         "NOT_LEADER_FOR_PARTITION",
         "BROKER_NOT_AVAILABLE",
         "REPLICA_NOT_AVAILABLE",
@@ -34,7 +34,7 @@ _RESTARTING = frozenset(
         "_WAIT_COORD",
     }
 )
-"""What is answered while a broker starts again, a topic is made, and partitions and groups move."""
+"""Answers while a broker restarts, a topic is created, and partitions and groups move."""
 PASSING_ERRORS = (
     _UNREACHABLE
     | _RESTARTING

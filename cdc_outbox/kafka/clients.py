@@ -63,7 +63,7 @@ MEMBERSHIP = frozenset(
 )
 """Settings of a member of a group; a client that only asks about the group takes none of them."""
 _STATISTICS_MILLISECONDS = 5000
-"""How often librdkafka tells what it is connected to: a broker that is gone is seen within that time."""
+"""How often librdkafka reports its connections: a broker that is gone is seen within that time."""
 
 
 class _Repeats(logging.Filter):
@@ -101,9 +101,9 @@ def _least_level(settings: Mapping[str, Any]) -> int:
 class _TopicIdLog:
     """A logger for librdkafka, which also reads in its lines which topic of a name the client fetches.
 
-    Brokers from Kafka 3.1 on are asked for messages by the topic's id. When a topic was deleted and created anew, the
-    client learns the new id with the metadata, and goes on at the same offset. No callback and no statistics tell, only
-    a debug line. It is in the queue of messages and callbacks before the id is used: a poll logs it before it
+    Brokers from Kafka 3.1 on are asked for messages by the topic's id. When a topic was deleted and recreated, the
+    client learns the new id with the metadata, and continues at the same offset. No callback and no statistics report
+    it, only a debug line. It is in the queue of messages and callbacks before the id is used: a poll logs it before it
     returns the first message of the new topic.
     """
 
@@ -130,7 +130,7 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
         ConfigError: A setting would break a promise, or run code.
     """
     refuse_settings(extra)
-    # Leaving partitions where they are: after a member came or went, the others go on without a pause. The newer
+    # Leaving partitions where they are: after a member came or went, the others continue without a pause. The newer
     # protocol does so by itself, and takes no strategy.
     newer = str(extra.get("group.protocol", "classic")).lower() == "consumer"
     return {
@@ -171,7 +171,7 @@ def make_consumer(
 
 @contextmanager
 def refusing_settings() -> Iterator[None]:
-    """Make librdkafka's refusal of a setting an error of ours."""
+    """Translate librdkafka's refusal of a setting into a ConfigError."""
     try:
         yield
     except confluent.KafkaException as error:
@@ -186,7 +186,7 @@ def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) -> dict[str, Any]:
-    """Return a consumer's settings with which it is told every few seconds whether it is connected to any broker.
+    """Return a consumer's settings that report every few seconds whether it is connected to any broker.
 
     The user's own ``stats_cb`` is called too, as often as the user's ``statistics.interval.ms`` says.
     """

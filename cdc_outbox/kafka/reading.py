@@ -61,7 +61,7 @@ def bytes_of(record: "confluent.Message[bytes, bytes]") -> int:
 
 _read_headers = methodcaller("headers")
 """Not called as ``record.headers()``: the client returns a result although it set an error, and CPython, once it has
-specialised such a call, does not check for that. The error would come up in whatever is called next."""
+specialised that call, does not check for that. The error would appear in whatever is called next."""
 
 
 _UNREADABLE: Any = object()

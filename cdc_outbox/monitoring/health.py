@@ -15,9 +15,9 @@ class HealthStatus(StrEnum):
 
     OK = "ok"
     DEGRADED = "degraded"
-    """It goes on, and somebody should look."""
+    """It makes progress, but needs the operator's attention."""
     STUCK = "stuck"
-    """It does not go on."""
+    """It makes no progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ def health_of(progress: Progress, *, now: float, limits: HealthLimits | None = N
 
 
 def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
-    """Say what keeps it from going on."""
+    """Yield the reasons why it makes no progress."""
     silent = now - (progress.started_at if progress.polled_at is None else progress.polled_at)
     if silent >= limit:
         yield f"no request was sent to the brokers for {silent:.0f} s"
@@ -89,7 +89,7 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
 
 
 def _hindrances(progress: Progress) -> Iterator[str]:
-    """Say what somebody should look at."""
+    """Yield what needs the operator's attention."""
     if progress.outage:
         yield f"waiting for {progress.outage}"
     if progress.gap_seconds is not None:

@@ -13,7 +13,7 @@ _Values = tuple[str, ...]
 
 
 class OpenTelemetryMetrics:
-    """Tell what the components do to a meter.
+    """Report the components' metrics to a meter.
 
     Names are OpenTelemetry's: ``cdc_outbox_consumer_handler_seconds`` is ``cdc_outbox.consumer.handler`` with the
     unit ``s``. What exports them to Prometheus makes the first out of the second again, so the rules that are
@@ -21,7 +21,7 @@ class OpenTelemetryMetrics:
 
     Args:
         meter: The global provider's by default.
-        max_types: How many event types get series of their own; those that come later are told as ``other``.
+        max_types: How many event types get series of their own; later types are reported as ``other``.
     """
 
     def __init__(self, meter: Meter | None = None, *, max_types: int = 200) -> None:
@@ -70,12 +70,12 @@ class OpenTelemetryMetrics:
                     name, unit, series.meaning, explicit_bucket_boundaries_advisory=series.buckets
                 )
             case SeriesKind.GAUGE:
-                # Asked for and not told: a gauge that is told cannot be taken away again.
+                # Observed and not set: a gauge that is set cannot be removed again.
                 return meter.create_observable_gauge(name, [self._observations(series)], unit, series.meaning)
 
     def _observations(self, series: Series) -> Callable[[CallbackOptions], Iterable[Observation]]:
         def observe(_options: CallbackOptions) -> Iterable[Observation]:
-            # A copy, for the component goes on meanwhile.
+            # A copy, because the component continues meanwhile.
             latest = self._gauges[series.name].copy()
             return [Observation(value, self._attributes(series.name, values)) for values, value in latest.items()]
 

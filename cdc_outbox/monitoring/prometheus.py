@@ -11,14 +11,14 @@ from cdc_outbox.monitoring.series import SERIES, Labels, Series, SeriesKind
 
 
 class PrometheusMetrics:
-    """Tell what the components do to a registry of prometheus_client.
+    """Report the components' metrics to a registry of prometheus_client.
 
-    One is enough for a process: consumers are told apart by a label. A process that forks is not meant: give each
+    One is enough for a process: a label distinguishes consumers. A process that forks is not supported: give each
     consumer process a port of its own.
 
     Args:
         registry: The process's own by default, so that whatever shows that one shows these too.
-        max_types: How many event types get series of their own; those that come later are told as ``other``.
+        max_types: How many event types get series of their own; later types are reported as ``other``.
 
     Raises:
         ConfigError: The registry has these series already.

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _BOTH = "only /health and /metrics exist\n"
 _NO_METRICS = "only /health exists, and /metrics if the consumer has Telemetry(metrics=PrometheusMetrics())\n"
 _CONNECTION_SECONDS = 5.0
-"""How long a client may take to say what it wants and to take the answer; a scrape says it at once."""
+"""How long a client may take to send its request and to receive the answer; a scraper sends it at once."""
 _CONNECTIONS = 8
 """How many are served at a time; those beyond are closed."""
 _REQUEST_BYTES = 8192

@@ -1,4 +1,4 @@
-"""What was seen of a pipeline, as the events come in, and what that says of an aggregate type. Pure.
+"""Collect what a pipeline holds as its events come in, and derive what that says of an aggregate type. Pure.
 
 There is one account for each aggregate: half a kilobyte, and four bytes for each of its events.
 """
@@ -24,7 +24,7 @@ from cdc_outbox.operations.reconciliation import (
 from cdc_outbox.redaction import counted
 
 _MAX_TOLD = 1_000
-"""How many findings of one kind are kept; more than that nobody reads, and they are counted."""
+"""How many findings of one kind are kept; further ones are only counted."""
 
 
 @dataclass(slots=True)
@@ -85,7 +85,7 @@ class Accounts:
         self.messages = 0
         self.repeated = 0
         self.late = 0
-        """Events that came behind all others of theirs while the topics were compared."""
+        """Events that came behind all others of their aggregate while the topics were compared."""
         self.strangers: Counter[str] = Counter()
         """Aggregate types of the outbox that the contract does not know, and how many aggregates or rows they have."""
 
@@ -110,7 +110,7 @@ class Accounts:
             self._take_number(event, event.sequence, message)
 
     def take_later(self, event: RecordedEvent, message: Message) -> None:
-        """Enter an event that came after the first look, if it was missing then; nobody need have applied it yet."""
+        """Enter an event that came after the first look, if it was missing then; it need not be applied yet."""
         unnumbered = self.unnumbered.get(event.aggregate_type)
         if unnumbered is not None:
             if event.id in unnumbered.lacking:
@@ -128,7 +128,7 @@ class Accounts:
             self.late += numbers.last > last
 
     def unreadable(self, message: Message, reason: str) -> None:
-        """Enter a message that nobody can read."""
+        """Enter a message that cannot be read."""
         self.messages += 1
         remedy = "Find its producer. Consumers park it; its event is unknown."
         self.findings.add(
@@ -224,7 +224,7 @@ def notes_of(
     has_heads: bool,
     keeps_rows: bool,
 ) -> Iterator[str]:
-    """Say what is not proven, and what is worth knowing."""
+    """Yield notes about what is not proven and what is worth knowing."""
     yield from (f"there is no topic {topic} yet" for topic in accounts.contract.topics if topic not in known_topics)
     for topic in sorted(starting_later):
         yield f"the oldest messages of {topic} are gone: the events applied from them count as complete"

@@ -1,4 +1,4 @@
-"""First contact in the middle of a history: what came before is accepted as missing, and what waits for it goes on."""
+"""First contact in the middle of a history: accept earlier events as missing, and continue those that wait."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Gap:
     parked: int
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Return the gap in one line."""
         source, aggregate_type, aggregate_id = self.aggregate
         first, last = self.hole.first, self.hole.last
         numbers = f"{first}" if first == last else f"{first} to {last}"
@@ -51,7 +51,7 @@ class Gap:
 
     @property
     def hole(self) -> SequenceHole:
-        """What is noted."""
+        """The sequences to note as accepted."""
         return SequenceHole(self.aggregate, self.last + 1, self.lowest - 1)
 
 
@@ -98,7 +98,7 @@ class Baseline:
         return found
 
     def count_unreadable(self) -> int:
-        """Return how many messages are parked that nobody can read; the missing events may be among them."""
+        """Return how many parked messages cannot be read; the missing events may be among them."""
         [(events,)] = self._inbox.ask("count_unreadable")
         return int(events)
 

@@ -35,7 +35,7 @@ class Canary:
         timeout_seconds: How long the event may take.
 
     Raises:
-        ConfigError: The spec declares no such aggregate type, so that its event would go to somebody's topic unasked.
+        ConfigError: The spec does not declare the canary's aggregate type, so its event might go to a topic of others.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Canary:
         self._topic = spec.contract.topic_of(CANARY)
 
     def sing(self) -> str:
-        """Write the event, delete it in the same transaction, and wait until it is seen; say where and how fast.
+        """Write the event, delete it in the same transaction, and wait until it is seen; return where and how fast.
 
         Raises:
             ConnectorFailedError: It was not seen in time.

@@ -1,7 +1,7 @@
 """Rows of an outbox compared with their topics, and with what a consumer applied.
 
 A log's position says what a connector has passed, and not what it has sent: a table that was out of the publication
-for an hour, a slot that was advanced by hand, an offset of another server leave rows out, and the position goes on.
+for an hour, a slot that was advanced by hand, an offset of another server leave rows out, and the position advances.
 The topic is the durable witness of all of them.
 """
 
@@ -32,7 +32,7 @@ _RETENTION = " If retention has removed the messages, --consumer counts the even
 
 @dataclass(slots=True)
 class _Held:
-    """What was read of the topics.
+    """The events that were read from the topics.
 
     Args:
         numbers: With the first event's id for each number.
@@ -86,7 +86,7 @@ class TopicComparison:
         self._skips_values = contract.format is EventFormat.PLAIN and contract.foreign is None
 
     def ends(self) -> dict[str, int]:
-        """Return where the topics end now; what is committed later has its message behind."""
+        """Return where the topics end now; messages of later commits are behind these ends."""
         return {key: end for key, (_, end) in self._find_ends().items()}
 
     def find_starts(self, ends: Ends) -> dict[TopicPartition, int] | None:

@@ -67,7 +67,7 @@ _LOCK_TIMEOUT = "55P03"
 
 
 class SequenceHole(NamedTuple):
-    """Sequences of an aggregate that somebody accepts as missing, from the first to the last.
+    """Sequences of an aggregate that an operator accepts as missing, from the first to the last.
 
     Args:
         event_id: That of the one event, where it is known.
@@ -130,10 +130,10 @@ class OpenInbox:
         return [consumer for (consumer,) in self.ask("consumers")]
 
     def refuse_unknown(self) -> None:
-        """Refuse a name under which nobody remembers anything.
+        """Refuse the name of a consumer that has not used the inbox.
 
         Raises:
-            ConfigError: Nobody does; it says who there is.
+            ConfigError: The inbox does not know the consumer; the error lists those that it knows.
         """
         [(is_known,)] = self.ask("is_known")
         if not is_known:

@@ -48,7 +48,7 @@ class DeliveryProof(Generic[PositionT]):
         kind: ``slot`` or ``connector``.
         name: Which one.
         confirmed: Everything before was delivered, and is never sent again.
-        reader: Who delivers, another one after every start; empty for nobody.
+        reader: Identifies the reader that delivers, and changes at every start; empty if there is none.
         read_by: What an operator calls that reader.
         idle_because: Why there is none, where more can be said than that.
     """

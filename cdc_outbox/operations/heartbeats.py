@@ -7,7 +7,7 @@ heartbeats do not continue what is known. An acceptance is a record of the same 
 saw what was found.
 
 The chain says nothing of events that were lost while the connector was down and no heartbeat was written: a slot that
-was made anew or moved is found by comparing it with the offset that Connect stored.
+was recreated or moved is found by comparing it with the offset that Connect stored.
 """
 
 import json

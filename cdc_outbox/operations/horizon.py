@@ -16,7 +16,7 @@ from cdc_outbox.databases.table import TableName
 
 WEEK = timedelta(days=7)
 WEEKS_AHEAD = 4
-"""Beside the present one: a month in which nobody need look after them."""
+"""Beside the present one: a month in which the partitions need no maintenance."""
 
 _AFTER_ALL = "\U0010ffff"
 """An end behind every key."""
@@ -42,7 +42,7 @@ class Horizon:
 
     Args:
         claimed_before: When a claim was made that is old enough, where the id does not tell its time.
-        made_before: The time before which ids are forgotten that tell theirs; always the start of a week.
+        made_before: Ids that contain their time are forgotten if it is before this one; always the start of a week.
     """
 
     claimed_before: datetime
@@ -60,7 +60,7 @@ class Horizon:
         return bound_at(self.made_before)
 
     def over(self, parts: Iterable[Part]) -> list[Part]:
-        """Return those partitions all of whose ids are to be forgotten, the oldest first."""
+        """Return those partitions all of whose ids lie before the horizon, the oldest first."""
         return sorted((part for part in parts if part.end <= self.bound), key=lambda part: part.end)
 
 

@@ -100,7 +100,7 @@ class Park:
         return rows
 
     def read_messages(self, rows: Sequence[ParkedRow]) -> Mapping[int, Message]:
-        """Return the messages that events came in, by the ids; what was applied meanwhile is not among them."""
+        """Return the messages that events came in, by the ids; events that were applied meanwhile are left out."""
         messages = {}
         known = {row.parked_id: row for row in rows}
         for parked_id, timestamp_ms, key, value, headers in self._inbox.ask("read_messages", parked_ids=list(known)):
@@ -140,10 +140,10 @@ class Park:
         """Give events up, all or none.
 
         Their ids are claimed, so that they are duplicates should they come again. Watermarks are moved over those that
-        are numbered, and a hole says why; what waited behind them goes on.
+        are numbered, and a hole says why; the events that waited behind them continue.
 
         Args:
-            note: Why, for whoever asks later.
+            note: Why, for later audits.
 
         Raises:
             InboxError: One is not parked, or is numbered and not the next one of its aggregate.
@@ -199,7 +199,7 @@ class Park:
     def _locked(self, rows: Sequence[ParkedRow]) -> tuple[list[ParkedRow], Mapping[Aggregate, int]]:
         """Lock the watermarks of events, and return those that are parked still, and where the watermarks stand.
 
-        For a message of which nobody can tell the aggregate, nothing waits.
+        For a message whose aggregate is unknown, nothing waits.
         """
         aggregates = {row.aggregate for row in rows if row.blocks or not row.is_unreadable}
         watermarks = finish(self._inbox.stores.inbox.lock_watermarks(self._inbox.connection, aggregates))
@@ -207,7 +207,7 @@ class Park:
         return still, {aggregate: watermark.last for aggregate, watermark in watermarks.items()}
 
     def _forget_starts(self, rows: Iterable[ParkedRow]) -> None:
-        """Let an event begin anew that was taken for the one which kills the process."""
+        """Forget the start of an event that was assumed to kill the process, so that it is tried again."""
         for row in rows:
             if row.reason is Reason.CRASHED:
                 finish(self._inbox.stores.epochs.forget_start(self._inbox.connection, row.event_id))

@@ -13,7 +13,7 @@ FORCED = frozenset({Reason.CONFLICT, Reason.EXPIRED})
 _TRIED_WITHIN = timedelta(minutes=1)
 """A consumer looks for what is due each second; the clocks of two machines differ by less."""
 _PATIENT = frozenset({Reason.GAP, Reason.BEHIND})
-"""What goes on by itself when its predecessor is applied, and not before, however often it is tried."""
+"""Reasons of events that continue once their predecessor is applied, and not before, however often they are tried."""
 _IN_TURN = frozenset({Reason.BEHIND, Reason.FAILED, Reason.CRASHED})
 """What no number was missing before when it was parked."""
 
@@ -100,7 +100,7 @@ def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str]) -
     """Return why an event is not to be tried again, empty where it is.
 
     Args:
-        forced: Reasons in spite of which it shall be applied.
+        forced: Reasons in spite of which it must be applied.
         claimed: Ids under which an event was applied.
     """
     if row.reason in FORCED and not row.forced and row.reason not in forced:

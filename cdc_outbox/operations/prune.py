@@ -1,6 +1,6 @@
 """Delete what is proven delivered from an outbox: take a checkpoint, wait, decide, delete in batches.
 
-Who tells what was delivered, and which rows a checkpoint saw, is each database's own: see
+Each database has its own proof of what was delivered, and of which rows a checkpoint saw: see
 :mod:`~cdc_outbox.operations.prune_by_slot` for PostgreSQL and :mod:`~cdc_outbox.operations.prune_by_offset` for MariaDB
 and MySQL.
 """
@@ -30,13 +30,13 @@ class PruneOptions:
 
     Args:
         keep_seconds: Events younger than this stay though they were delivered; by ``created_at``, which the database
-            gave, for an id may be the caller's own. ``None`` keeps none: what is pruned cannot be published again.
+            gave, for an id may be the caller's own. ``None`` keeps none: pruned events cannot be published again.
         archive: Where the rows go instead; it is made if it does not exist.
-        batch_rows: Rows looked at in one transaction. A thousand take milliseconds, and hold back nobody's vacuum.
+        batch_rows: Rows looked at in one transaction. A thousand take milliseconds, and do not hold back vacuum.
         limit_rows: Delete no more than so many.
         max_seconds: Begin no batch later than this after the first one.
         wait_seconds: How long the delivery may take to pass this run's checkpoint. On an idle outbox a heartbeat comes
-            every 10 seconds, and Connect stores offsets once a minute unless it is told otherwise.
+            every 10 seconds, and Connect stores offsets once a minute by default.
     """
 
     keep_seconds: float | None = None
@@ -101,7 +101,7 @@ class Pruned(Generic[PositionT]):
 
 
 class ProofSource(Protocol[PositionT]):
-    """Who can tell how far delivery has come."""
+    """The source that knows how far delivery has come."""
 
     def check(self) -> None:
         """Refuse a pipeline that leaves rows out, whatever its position says.
@@ -114,7 +114,7 @@ class ProofSource(Protocol[PositionT]):
         """Return how far it has come, and then who delivers.
 
         Raises:
-            UnprovenDeliveryError: Nothing can be told.
+            UnprovenDeliveryError: Nothing can be proven.
         """
 
     def look(self, reader: str) -> Checkpoint[PositionT]:
@@ -155,7 +155,7 @@ class CheckpointStore(Protocol[PositionT]):
 
 
 class Rows(Protocol[PositionT]):
-    """The rows of an outbox, told apart by whether a checkpoint saw them.
+    """The rows of an outbox, distinguished by whether a checkpoint saw them.
 
     ``before`` makes a row young that was created then or later; with ``None`` none is.
     """
@@ -170,7 +170,7 @@ class Rows(Protocol[PositionT]):
         """Return id, aggregate type, aggregate id, source and sequence number of the rows that a checkpoint saw.
 
         Args:
-            since: Rows that this earlier checkpoint saw are left out, where that can be told.
+            since: Rows that this earlier checkpoint saw are left out, where that is known.
         """
 
     def delete(
@@ -187,7 +187,7 @@ class Rows(Protocol[PositionT]):
             rows: How many to look at.
 
         Returns:
-            What became of them, and the id to go on with, ``None`` at the end.
+            The counts of the batch, and the id to continue with, ``None`` at the end.
         """
 
 
@@ -245,7 +245,7 @@ class Pruning(Generic[PositionT]):
     def run(self) -> Pruned[PositionT]:
         """Delete what is proven delivered, each batch in a transaction of its own.
 
-        Killed at any point it leaves whole batches done; the next run goes on.
+        Killed at any point it leaves whole batches done; the next run continues.
 
         Raises:
             UnprovenDeliveryError: Nothing can be proven; nothing was deleted.
@@ -295,7 +295,7 @@ class Pruning(Generic[PositionT]):
         since = None if self._memory is None else self._memory.find_compared()
         starts = None if since is None or since.ends is None else self._comparison.find_starts(since.ends)
         if starts is None:
-            since = None  # what was found once may be there no more
+            since = None  # rows that were found once may be there no more
         self._report("topics", f"reading {'all messages' if since is None else 'messages since the last run'}")
         self._comparison.refuse_missing(lambda: self._rows.seen(checkpoint, since), starts)
         if records and self._memory is not None:
@@ -313,7 +313,7 @@ class Pruning(Generic[PositionT]):
             time.sleep(min(_POLL_SECONDS, wait))
             delivery = self._source.find_delivery()
             if delivery.reader and delivery.reader != checkpoints[-1].reader:
-                # The connector was started anew, and only a checkpoint of its own time can tell what it delivered. No
+                # The connector was restarted, and only a checkpoint of its own time can prove what it delivered. No
                 # earlier one counts again, though its reader should come back: there is one snapshot at a time.
                 ends = self._ends()
                 checkpoints = [replace(self._source.look(delivery.reader), ends=ends)]

@@ -28,7 +28,7 @@ class Snapshot:
 
     def take(self) -> datetime:
         """Look at the rows as they are now, and no longer as they were; return the server's time, in UTC."""
-        # Under any other isolation level the server would take no snapshot, and say so in a warning only.
+        # Under any other isolation level the server would take no snapshot, and only warn about it.
         self._database.ask("repeatable")
         self._database.ask("snapshot")
         [(taken_at,)] = self._database.ask("time")
@@ -47,7 +47,7 @@ class Snapshot:
 class RowsInSnapshot:
     """Rows that were seen by a checkpoint if they are in its snapshot, which is the last that was taken.
 
-    No id or time tells which rows were committed before others: ids are the writers' own, and so are their clocks.
+    No id or time shows which rows were committed before others: ids are the writers' own, and so are their clocks.
 
     Args:
         read_rows: Reads id, aggregate type, aggregate id, source and sequence number of each row in the snapshot.
@@ -96,7 +96,7 @@ class RowsInSnapshot:
     ) -> tuple[Counts, Any]:
         """Delete what may go of the next rows, in the order of their ids."""
         del checkpoint  # the snapshot is its
-        seen = self._snapshot.find(_naive(before), first, rows + 1)  # one more, to go on from
+        seen = self._snapshot.find(_naive(before), first, rows + 1)  # one more, where the next batch begins
         following = seen[rows][0] if len(seen) > rows else None
         ids = [row_id for row_id, is_young in seen[:rows] if not is_young]
         young = len(seen[:rows]) - len(ids)
@@ -107,7 +107,7 @@ class RowsInSnapshot:
 
     def _move(self, ids: Sequence[Any]) -> int:
         database = self._database
-        # Whoever has the lock keeps and deletes a row, and nobody does so twice.
+        # Only the run that holds the lock archives and deletes a row, so no row is archived twice.
         held = [row_id for (row_id,) in database.ask("hold", ids=tuple(ids))]
         if held:
             if self._archives:
@@ -128,9 +128,9 @@ _READING = {"RUNNING", "PAUSED"}
 class OffsetProofSource:
     """The connector of a spec's name, asked through Connect, and its connections to the outbox's server.
 
-    An offset may be changed while the connector is stopped, and then has passed what was never sent. Of that nothing
-    tells but the connections: a connector that was stopped comes back with others. The connection that reads the
-    binlog is not enough, for the server notices only by and by that nobody reads any more; so all of the user's count.
+    An offset may be changed while the connector is stopped, and then has passed what was never sent. Only the
+    connections show that: a connector that was stopped comes back with others. The connection that reads the binlog
+    is not enough, for the server is slow to notice that its reader is gone; so all of the user's connections count.
     """
 
     def __init__(self, spec: Spec, client: ConnectClient, database: OpenDatabase, snapshot: Snapshot) -> None:
@@ -184,7 +184,7 @@ class OffsetProofSource:
         """Refuse nothing: a connector that does not read the table has no delivery."""
 
     def refuse_doubt(self, checkpoint: Checkpoint[BinlogPosition]) -> None:
-        """Refuse nothing: offset and connections have told what they can."""
+        """Refuse nothing: offset and connections have shown what they can."""
 
     def find_remarks(self, checkpoint: Checkpoint[BinlogPosition], counts: Counts) -> Iterator[tuple[str, str]]:
         """Yield nothing: a transaction that runs holds back its own rows only."""

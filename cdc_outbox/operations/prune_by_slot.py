@@ -113,7 +113,7 @@ class PartsByTransaction:
         names = database.names | {"outbox": partition.quoted}
         with database.transaction():
             database.ask("limit_locks")
-            # Nobody adds a row between the look and the end.
+            # No writer adds a row between the count and the drop.
             database.ask("lock_partition", names)
             [(gone, young, unproven)] = database.ask("count", names, oldest=checkpoint.oldest, before=_utc(before))
             if young or unproven:

@@ -1,4 +1,4 @@
-"""Forget what an inbox need not remember any more, and make the partitions in which it goes on remembering."""
+"""Forget what an inbox need not remember any more, and create the partitions for what it remembers next."""
 
 import time
 from abc import ABC, abstractmethod
@@ -24,18 +24,18 @@ Report = Callable[[str, str], None]
 _PAGES = 500
 """Of the rest, looked at in one transaction: 4 MB, some 40,000 claims."""
 _MOST_MOVED = 10_000
-"""Claims that are moved out of the rest while nobody can claim there: a tenth of a second."""
+"""Claims that are moved out of the rest while no consumer can claim there: a tenth of a second."""
 _PAUSE_SECONDS = 0.5
 """Between two attempts at a lock, so that those who wait for us get on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Old:
-    """What is old enough.
+    """The claims and starts that are old enough.
 
     Args:
         parts: Partitions, each with how many claims it has.
-        timed: Claims, in no such partition, of ids that tell their time.
+        timed: Claims, in none of these partitions, of ids that tell their time.
         untimed: Claims of ids that do not.
         starts: Notes that an event was begun.
     """
@@ -90,7 +90,7 @@ class Purge(ABC):
     def forget(self, horizon: Horizon) -> Old:
         """Forget what is old, and return how much it was.
 
-        Killed at any point it leaves whole steps done; the next run goes on.
+        Killed at any point it leaves whole steps done; the next run continues.
 
         Raises:
             TransactionConflictError: Claims were in use for longer than it was to wait.
@@ -128,7 +128,7 @@ class PartPurge(Purge):
     def forget(self, horizon: Horizon) -> Old:
         """Drop partitions, delete what is old in the rest, and what was begun long ago; return how much it was.
 
-        Killed at any point it leaves whole steps done; the next run goes on.
+        Killed at any point it leaves whole steps done; the next run continues.
 
         Raises:
             TransactionConflictError: The claims were in use for longer than it was to wait.
@@ -152,7 +152,7 @@ class PartPurge(Purge):
     def make_parts(self, now: datetime) -> None:
         """Make the partitions of this week and the next ones.
 
-        Claims of such a week that lie in the rest already are moved. Where they are too many for that, the week is left
+        Claims of these weeks that lie in the rest already are moved. Where they are too many for that, the week is left
         out; nothing is lost by it, but that its ids are deleted one by one.
 
         Raises:
@@ -163,7 +163,7 @@ class PartPurge(Purge):
             self._report("left out" if obstacle else "made", f"{part.table}{obstacle and ': '}{obstacle}")
 
     def _drop(self, part: Part, horizon: Horizon) -> int:
-        """Drop a partition, and return how many claims it had; few are as new as that nobody counted them."""
+        """Drop a partition, and return how many claims it had; a few that are new may be uncounted."""
         claims = self._count(part)
         self._ask("lock_claims")
         self._note(part.table, horizon)
@@ -178,7 +178,7 @@ class PartPurge(Purge):
     def _make(self, part: Part, now: datetime) -> str:
         """Make a partition, and return what is in the way."""
         if part not in missing_parts(self._inbox, self._parts(), now):
-            return ""  # somebody else made it meanwhile
+            return ""  # another process made it meanwhile
         if Catalog(self._connection, self._driver).exists(part.table):
             return "a table with its name exists, but is not a partition"
         literal = self._inbox.dialect.literal
@@ -227,7 +227,7 @@ class PartPurge(Purge):
         return parts_of(found)
 
     def _alone(self, step: Callable[[], ResultT]) -> ResultT:
-        """Run a step in a transaction in which nobody else changes the inbox's tables."""
+        """Run a step in a transaction in which no other session changes the inbox's tables."""
 
         def alone() -> ResultT:
             self._driver.fetch(self._connection, load(self._driver.dialect, "versions")["lock"].text)
@@ -237,7 +237,7 @@ class PartPurge(Purge):
 
 
 _PAGE_CLAIMS = 5_000
-"""Looked at in one transaction: some tens of milliseconds in which nobody else can claim those that are old."""
+"""Looked at in one transaction: some tens of milliseconds in which no consumer can claim those that are old."""
 _BEFORE_UNTIMED, _BEHIND_UNTIMED = "}", "\x7f"
 """Between which the keys lie of ids that do not tell their time."""
 
@@ -258,7 +258,7 @@ class RowPurge(Purge):
     def forget(self, horizon: Horizon) -> Old:
         """Delete what is old, and return how much it was.
 
-        Killed at any point it leaves whole pages done; the next run goes on.
+        Killed at any point it leaves whole pages done; the next run continues.
 
         Raises:
             TransactionConflictError: A claim was in use for longer than it was to wait.

@@ -145,7 +145,7 @@ class DifferenceKind(StrEnum):
     CONFLICT = "conflict"
     """One number under two ids."""
     UNREADABLE = "unreadable"
-    """In the topic, and nobody can tell which event it is."""
+    """In the topic, and its event cannot be identified."""
     BEHIND = "behind"
     """In the topic, and not applied."""
     PASSED_OVER = "passed over"
@@ -153,7 +153,7 @@ class DifferenceKind(StrEnum):
     PARKED = "parked"
     """Set aside by the consumer."""
     HOLE = "hole"
-    """Accepted as missing; no difference, for somebody decided so."""
+    """Accepted as missing; no difference, for an operator decided so."""
 
     @property
     def is_difference(self) -> bool:
@@ -199,7 +199,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What is known of a topic and of the consumer beside the aggregates.
+    """The state of a topic and of the consumer beside the aggregates.
 
     Args:
         mode: How the aggregate type is numbered.
@@ -237,10 +237,10 @@ class Difference:
 
 
 def judge(aggregate: Aggregate, account: Account, known: Circumstances, until: int | None = None) -> list[Difference]:
-    """Return what is to be said of an aggregate.
+    """Return the differences of an aggregate.
 
     Args:
-        until: The topic's last number at the first look: what came later is nobody's delay.
+        until: The topic's last number at the first look: a later event is not counted as delayed.
     """
     location, found = f"{aggregate.aggregate_type}/{aggregate.aggregate_id} ({aggregate.source})", []
     missing = _missing(account, known)
@@ -358,7 +358,7 @@ def _unapplied(location: str, account: Account, known: Circumstances, until: int
 
 
 def parked_difference(location: str, parked: list[Parked]) -> Difference:
-    """Return what is to be said of parked events of one aggregate."""
+    """Return the difference for parked events of one aggregate."""
     first, *others = sorted(parked, key=lambda event: event.sequence or 0)
     which = f"event {first.sequence}" if first.sequence is not None else "an event"
     message = f"{which} is parked ({first.state}, {first.reason})"

@@ -18,7 +18,7 @@ _OWN_ROUTERS = {"oracle", "mongodb"}
 """Connectors whose plugin has an EventRouter of its own, or changes the usual one."""
 _TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 _NO_TIMESTAMP = -1
-"""What Connect's worker takes for no timestamp."""
+"""The value that Connect's worker reads as no timestamp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ class Simulation:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is left out, and what keeps rows away from the EventRouter."""
+        """The transforms that are skipped, and the predicate that keeps rows away from the EventRouter."""
         left_out = tuple(f"the transform {alias} is skipped" for alias in self.routing.others)
         return (*left_out, *([self._bypass()] if self._bypass() else []))
 
@@ -100,7 +100,7 @@ class Simulation:
         """Return what Debezium's own EventRouter makes of the rows, and Connect's own converters.
 
         Args:
-            cache: The user's cache folder for this package; what is missing there Maven fetches.
+            cache: The user's cache folder for this package; Maven fetches missing files.
 
         Raises:
             StackError: Java, its compiler or Maven is missing, or there is no such release.

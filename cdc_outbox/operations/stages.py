@@ -51,7 +51,7 @@ class OutboxStage:
     def rows(self) -> Iterator[Row]:
         """Return id, aggregate type, aggregate id, source and sequence of each event that is kept, in their ids' order.
 
-        What is committed meanwhile may be among them or not.
+        Rows that are committed meanwhile may be among them or not.
         """
         if not self.keeps_rows:
             return
@@ -101,7 +101,7 @@ class InboxStage:
         return {topic for (topic,) in self._database.ask("topics", consumer=self.consumer)}
 
     def parked(self) -> Iterator[tuple[Aggregate, str, str, Parked]]:
-        """Return what is set aside: the aggregate, which is empty where nobody can read it, topic, id, and how."""
+        """Return each parked event: its aggregate, empty if it cannot be read, topic, id, and how it is parked."""
         after = 0
         while page := self._database.ask("parked", consumer=self.consumer, after=after, limit=_PAGE):
             for parked_id, *names, topic, event_id, sequence, state, reason in page:

@@ -1,4 +1,4 @@
-"""Compare an outbox, its topics and a consumer while all of them go on.
+"""Compare an outbox, its topics and a consumer while all of them run.
 
 The order of reading is what keeps a pipeline that runs from being accused:
 
@@ -8,11 +8,11 @@ The order of reading is what keeps a pipeline that runs from being accused:
 3. where the topics end, and everything up to there: whatever was applied is in it, for it was there before;
 4. the heads once more, where a topic holds more than they said: it was given out before it came into the topic.
 
-What is *extra* after that was never given out, but for one thing: PostgreSQL tells a connector of a commit a little
-before it tells others, and much before where it waits for a synchronous standby. What is *missing*, *behind* or
-*parked* may have been on its way. So each suspect is looked at again, with reads of that moment, until nothing is left
-of the suspicion or the time to settle is over; only what was seen at the first look counts, so that new events never
-keep it from ending. What is left is a difference: something is lost, or took longer than that.
+An event that is *extra* after that was never given out, with one exception: PostgreSQL sends a commit to a connector a
+little before others see it, and much before where it waits for a synchronous standby. A *missing*, *behind* or
+*parked* event may have been on its way. So each suspect is looked at again, with reads of that moment, until nothing
+is left of the suspicion or the time to settle is over; only what was seen at the first look counts, so that new
+events never keep it from ending. Each remaining suspect is a difference: an event is lost, or needed longer than that.
 
 All of this holds for the server that is written to. A replica, which lags, makes events look extra.
 """
@@ -62,7 +62,7 @@ class Verified:
 
 @dataclass(slots=True)
 class _Topics:
-    """What is known of the topics beside their messages."""
+    """The state of the topics beside their messages."""
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     committed: dict[TopicPartition, int] = field(default_factory=dict)
@@ -98,14 +98,14 @@ class Verification:
         self._accounts = Accounts(contract)
         self._topics = _Topics()
         self._parked: dict[Aggregate, list[Parked]] = {}
-        """Parked events that have no number, or that nobody can read."""
+        """Parked events that have no number, or that cannot be read."""
         self._parked_ids: set[str] = set()
         self._purged_before: datetime | None = None
         # Attributes are headers then, and nothing of the payload needs to be understood.
         self._skips_values = contract.format is EventFormat.PLAIN and contract.foreign is None
 
     def run(self) -> Verified:
-        """Look, look again at what is suspect, and say what is left.
+        """Look, look again at the suspects, and return the remaining differences.
 
         Raises:
             BrokerError, DatabaseError: One of the three cannot be read; trying again may help if ``retryable``.
@@ -145,7 +145,7 @@ class Verification:
             event = self._event_of(message)
             if event is not None:
                 self._accounts.take(event, message)
-        # Asked again: what was forgotten while it was read is missing to nobody.
+        # Asked again: messages that the topic removed during the read do not count as missing.
         starts = {tp: start for tp, (start, _) in self._reader.bounds(partitions).items()}
         self._topics.starting_later = {tp.topic for tp, start in starts.items() if start > 0}
         self._topics.compacted = self._reader.compacted({tp.topic for tp in partitions})
@@ -281,7 +281,7 @@ class Verification:
         return suspects
 
     def _left(self, suspects: dict[Aggregate, int]) -> list[tuple[Difference, str]]:
-        """Return what is still to be said of the suspects."""
+        """Return the remaining differences of the suspects."""
         left = []
         known = {name: self._circumstances(name) for name in self._contract.aggregates}
         for aggregate, until in list(suspects.items()):

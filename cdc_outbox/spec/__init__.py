@@ -248,7 +248,7 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
     adopted = "columns" in outbox or not kind.has_dialect
     name, columns = "outbox", dict[str, Any](OutboxColumns().names())
     if kind is DatabaseKind.ORACLE:
-        # What nobody put in quotation marks has capital letters there.
+        # Oracle stores unquoted names in capital letters.
         name, columns = name.upper(), {role: column.upper() for role, column in columns.items()}
     if kind is DatabaseKind.MONGODB:
         columns = {**columns, "id": "_id"}  # which every document has
@@ -283,8 +283,8 @@ def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable,
 
 
 def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) -> HeaderNames:
-    """Return what the headers are called that say what an event is."""
-    # Others write no extension for the time of creation, which nobody fails without.
+    """Return the names of the headers that describe an event."""
+    # Other tools write no extension for the time of creation, and no reader fails without it.
     renamed = role_headers.keys() - {table.columns.created_at} or any(role_headers.values())
     if renamed and table.format is EventFormat.CLOUDEVENTS_BINARY:
         reason = f"{table.format} sets the header names of the event's own attributes"
@@ -301,7 +301,7 @@ def _header_names(table: OutboxTable, role_headers: Mapping[str, str | None]) ->
 
 
 def _refuse_second_column(column: str, header: str | None, headers: Mapping[str, str | None]) -> None:
-    """Refuse a header that two columns would write: whoever reads it takes one for the other."""
+    """Refuse a header that two columns would write: a reader would confuse one with the other."""
     others = [other for other, name in headers.items() if name is not None and name == header and other != column]
     if others:
         raise ConfigError(f"the columns {column!r} and {others[0]!r} cannot both be the header {header!r}")

@@ -35,7 +35,7 @@ class Key:
 
     @property
     def default(self) -> str:
-        """What is taken where it is left out, as it is written; in words where that depends, empty for nothing."""
+        """The value used where it is left out, as it is written; in words where that depends, empty for none."""
         if "x-default" in self.schema:
             return str(self.schema["x-default"])
         return f"`{written(self.schema['default'])}`" if "default" in self.schema else ""

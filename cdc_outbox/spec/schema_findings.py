@@ -87,7 +87,7 @@ def _explain(document: Document, error: ValidationError) -> Iterator[Finding]:
 
 _PLACEHOLDERS = ["aggregate_type"]
 _PUBLIC = {("kind",), ("slot",)}
-"""What is no part of a login to the database."""
+"""Keys that are no part of a login to the database."""
 
 
 def _shown(path: Path, instance: object) -> str:

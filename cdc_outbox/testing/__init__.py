@@ -1,4 +1,4 @@
-"""For users' tests and ours: the local stack, and what counts in memory."""
+"""For users' tests and the project's own: the local stack, and what counts in memory."""
 
 from cdc_outbox.errors import ConfigError, OutboxError, StackError
 from cdc_outbox.testing.broker import Broker

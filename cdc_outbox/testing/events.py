@@ -47,7 +47,7 @@ def assert_event(
     payload: Mapping[str, Any] | None = None,
     count: int = 1,
 ) -> RecordedEvent:
-    """Assert that these events include such an event, and return it; the last one if ``count`` is above 1.
+    """Assert that these events include a matching event, and return it; the last one if ``count`` is above 1.
 
     Args:
         aggregate_type: The required type, ``None`` for any; likewise ``aggregate_id``.

@@ -1,8 +1,8 @@
 """The folder that a stack lives in: whose it is, which ports it took, and how it is cleared away.
 
-Whoever brought a stack up holds a file lock in its folder; the kernel lets go of it with the process, however that
+The process that started a stack holds a file lock in its folder; the kernel releases it with the process, however that
 ends. A folder whose lock is free is left over. Its processes are ended only if they still are those that were written
-down: by the time of a crash's discovery a pid may be somebody else's.
+down: by the time of a crash's discovery a pid may be another process's.
 
 The temporary folder is open to all, and the names in it can be guessed. What lies under a stack's name is believed only
 if it is a folder of this user's that no other user may write to.
@@ -29,7 +29,7 @@ from cdc_outbox.redaction import enumerated
 from cdc_outbox.testing.process import ProcessRecord, end, open_private, write_private
 
 HOST = "127.0.0.1"
-"""Where every part listens: a stack is nobody else's business."""
+"""Where every part listens: other hosts cannot reach a stack."""
 
 _PORTS = range(20_000, 32_000)
 """Below what the kernel gives to outgoing connections, so that none of those takes a port between look and use."""
@@ -78,7 +78,7 @@ class StackFolder:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody holds the stack."""
+        """Whether a process holds the stack."""
         try:
             with _lock(self._own_path()) as lock:
                 return lock is None
@@ -86,10 +86,10 @@ class StackFolder:
             return False
 
     def refuse_unless_held(self) -> None:
-        """Refuse to go on with a stack that does not run.
+        """Refuse to use a stack that does not run.
 
         Raises:
-            StackError: Nobody holds it; the hint names those that are held.
+            StackError: No process holds it; the hint names those that are held.
         """
         if not self.is_held:
             hint = self.others or "Start one with `cdc-outbox stack up`."
@@ -117,14 +117,14 @@ class StackFolder:
         new = Path(tempfile.mkdtemp(dir=self._root, prefix=f"{self._prefix}{self.name}."))
         self._lock = os.fdopen(open_private(new / "lock.new", os.O_WRONLY | os.O_CREAT), "wb")
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        # Nobody ever sees a lock that nobody holds yet.
+        # No process ever sees a lock that is not held yet.
         (new / "lock.new").rename(new / "lock")
         ProcessRecord.of(os.getpid()).write(new / "owner.json")
         if os.geteuid() == 0:
             # PostgreSQL's own user must pass to its data; what else lies here is closed, and no other user may list it.
             new.chmod(0o711)
         try:
-            # With the lock in it: nobody ever sees the folder under its name without it.
+            # With the lock in it: no process ever sees the folder under its name without it.
             new.rename(self.path)
         except OSError as error:
             self._lock.close()
@@ -147,11 +147,11 @@ class StackFolder:
             self._lock = None
 
     def clear_left_over(self) -> bool:
-        """Clear away what a crash left of this stack, and tell whether there was something."""
+        """Remove what a crash left of this stack, and return whether there was something."""
         return _clear_if_free(self._own_path())
 
     def reserve_port(self) -> int:
-        """Return a port that nobody listens on and that no stack of this user has reserved."""
+        """Return a port that no process listens on and that no stack of this user has reserved."""
         with open(self._own_path() / "ports.lock", "w", opener=open_private) as lock:
             # Copies of the stack in other processes reserve ports too.
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -221,7 +221,7 @@ class StackFolder:
         return None
 
     def answer_restart(self, part: str) -> None:
-        """Tell whoever asked that it was done, or tried."""
+        """Tell the process that requested it that it was done, or tried."""
         (self._own_path() / part / "restart").unlink(missing_ok=True)
 
     @property
@@ -232,7 +232,7 @@ class StackFolder:
         """Return where the folder is, or would be.
 
         Raises:
-            StackError: What is there is not this user's folder, or others may write to it.
+            StackError: The path is not this user's folder, or others may write to it.
         """
         if _is_ours(self.path) is False:
             raise StackError(
@@ -242,7 +242,7 @@ class StackFolder:
         return self.path
 
     def _all(self) -> list[Path]:
-        """Return this user's folders; somebody else's of the same name is not ours to look at."""
+        """Return this user's folders; another user's of the same name are ignored."""
         return [path for path in self._root.glob(f"{self._prefix}*") if _is_ours(path)]
 
 
@@ -257,7 +257,7 @@ def _is_ours(path: Path) -> bool | None:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[IO[bytes] | None]:
-    """Hold a folder, and yield ``None`` where somebody else does.
+    """Hold a folder, and yield ``None`` where another process does.
 
     Raises:
         FileNotFoundError: It has no lock, or is gone.
@@ -268,15 +268,15 @@ def _lock(folder: Path) -> Iterator[IO[bytes] | None]:
         except BlockingIOError:
             yield None
             return
-        # What was opened may have been cleared away since, and what has the name now be another stack.
+        # The opened folder may have been removed since, and its name now be another stack's.
         held = os.path.samestat(os.fstat(file.fileno()), (folder / "lock").stat())
         yield file if held else None
 
 
 def _clear_if_free(folder: Path) -> bool:
-    """Clear away a folder that nobody holds, and tell whether it was one.
+    """Remove a folder that no process holds, and return whether it was one.
 
-    It is held meanwhile, and loses its name first: what comes up under that name is never what is removed.
+    It is held meanwhile, and loses its name first: a new stack of that name is never removed.
     """
     try:
         with _lock(folder) as lock:
@@ -299,7 +299,7 @@ def _clear_if_unfinished(folder: Path) -> bool:
 
 
 def _set_aside(folder: Path) -> Path:
-    """Give a folder a name that no stack has; whoever lists the folders still finds its lock, its parts and ports."""
+    """Give a folder a name that no stack has; a listing of the folders still finds its lock, its parts and ports."""
     return folder.rename(folder.with_name(f"{folder.name}.{secrets.token_hex(4)}"))
 
 

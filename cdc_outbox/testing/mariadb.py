@@ -29,7 +29,7 @@ _ANSWER_SECONDS, _WORK_SECONDS = 2, 60
 """A server that is up answers soon; what it is asked to do may take its time on a busy machine."""
 
 _SERVER_FOLDERS = (Path("/usr/sbin"), Path("/usr/local/sbin"))
-"""Where packages put the server; not everybody's PATH has these."""
+"""Where packages put the server; not every user's PATH has these."""
 
 _SCRIPT_FOLDERS = (Path("/usr/share/mysql"), Path("/usr/share/mariadb"))
 _SCRIPTS = ("system_tables", "performance_tables", "system_tables_data")

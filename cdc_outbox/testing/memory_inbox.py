@@ -182,7 +182,7 @@ class MemoryDatabase:
         return [move.aggregate for move in moves if watermarks[move.aggregate].parked > 0]
 
     async def take_back(self, connection: AnyConnection, claims: Claims) -> bool:  # noqa: ARG002
-        """Find nothing: nobody can commit a transaction before its time."""
+        """Find nothing: no handler can commit a transaction before its time."""
         return False
 
     async def find_parked(self, connection: AnyConnection, event_ids: Sequence[str]) -> dict[str, Rank]:  # noqa: ARG002

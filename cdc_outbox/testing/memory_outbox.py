@@ -32,7 +32,7 @@ class MemoryTransaction:
     """What ``transaction()`` of a memory outbox yields, to be passed as the connection.
 
     Attributes:
-        events: What was added through it, in order.
+        events: The events that were added through it, in order.
         has_ended: Whether it takes no more.
     """
 
@@ -50,7 +50,7 @@ class _Database:
 
     def __init__(self, table: OutboxTable, source: str) -> None:
         self.events = OutboxEvents()
-        # Python 3.13 warns of a connection that nobody closes.
+        # Python 3.13 warns of a connection that is not closed.
         self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self.connection.close)
         self._transaction: MemoryTransaction | None = None
@@ -58,7 +58,7 @@ class _Database:
         self.make_tables(table, source)
 
     def make_tables(self, table: OutboxTable, source: str) -> None:
-        """Make outbox and heads; a column that an adopted table lacks is there under a name that nobody asks for."""
+        """Make outbox and heads; a column that an adopted table lacks is there under a name that no caller uses."""
         lacking = ATTRIBUTES.keys() - table.columns.names()
         columns = replace(table.columns, **{role: f"no {role}" for role in lacking})
         made = outbox_component(replace(table, columns=columns), first_source=source, dialect=Dialect.SQLITE)
@@ -76,7 +76,7 @@ class _Database:
             raise _no_end()
 
     async def await_turn(self) -> None:
-        """Wait as :meth:`take_turn` does, and let the loop go on."""
+        """Wait as :meth:`take_turn` does, without blocking the loop."""
         deadline = time.monotonic() + TURN_SECONDS
         while not self._turn.acquire(blocking=False):
             if time.monotonic() >= deadline:
@@ -114,7 +114,7 @@ class _Database:
 
     @contextmanager
     def lent_to(self, transaction: MemoryTransaction) -> Iterator[sqlite3.Connection]:
-        """Lend the connection for one call, which writes all that it shall or nothing."""
+        """Lend the connection for one call, which writes everything or nothing."""
         with self._calls:
             self.refuse_ended(transaction)
             self.connection.execute("savepoint call")
@@ -221,7 +221,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
 
     @property
     def events(self) -> OutboxEvents:
-        """What was committed, in order."""
+        """The events that were committed, in order."""
         return self._twin.events
 
     @asynccontextmanager

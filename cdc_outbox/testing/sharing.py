@@ -18,8 +18,8 @@ def shared(folder: Path, name: str, make: Callable[[], AbstractContextManager[Re
     process that was killed counts no more.
 
     Args:
-        folder: A folder of this run alone; what is shared lies there, secrets included.
-        name: What is shared.
+        folder: A folder of this run alone; it holds what processes share, secrets included.
+        name: The name of the shared thing.
         make: Makes it. What the context manager yields must survive :mod:`pickle`; a copy is a handle on the same
             thing.
     """

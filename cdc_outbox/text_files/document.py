@@ -21,7 +21,7 @@ Path = tuple[str | int, ...]
 
 
 YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
-"""Small words that YAML takes for something else than text."""
+"""Small words that YAML reads as something else than text."""
 
 
 class Span(NamedTuple):
@@ -38,7 +38,7 @@ class Document:
     """What a text says, and where.
 
     Args:
-        name: As findings shall call it, usually the file's name.
+        name: As findings call it, usually the file's name.
         lines: The line of each key or list item, from 1, by its path.
         spans: Where each stands in the text, by its path.
         findings: Why it could not be read; ``content`` is ``None`` then.
@@ -77,7 +77,7 @@ class RefusedTextError(ValueError):
 
 
 def read_document(parse: Callable[[str, str], Document], text: str, *, name: str, code: str) -> Document:
-    """Return the document that a text holds; what is refused becomes a finding, never an exception.
+    """Return the document that a text holds; a refusal becomes a finding, never an exception.
 
     Args:
         parse: Takes the text and its name, and raises :class:`RefusedTextError`.
@@ -112,7 +112,7 @@ def refuse_deep(depth: int, line: int) -> None:
 
 
 ALIKE = 0.6
-"""How much of a word must be that of another one to be taken for it."""
+"""How much of a word must match another one for that to be offered."""
 ALIKE_OPTION = 0.85
 """The same of an option, whose parts occur in many."""
 
@@ -126,7 +126,7 @@ def did_you_mean(word: str, known: Iterator[str] | list[str], *, alike: float = 
 def nearest(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE) -> str:
     """Return the nearest known word, empty where none is near.
 
-    One that goes on where the word ends is nearest: people leave out ends more often than they mistype beginnings.
+    One that begins with the word is nearest: people leave out ends more often than they mistype beginnings.
 
     Args:
         alike: The least similarity of a word that is offered, up to 1.

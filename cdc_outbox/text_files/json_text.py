@@ -28,7 +28,7 @@ Json = dict[str, "Json"] | list["Json"] | str | None
 
 
 def read_json(text: str, *, name: str) -> Document:
-    """Return the document that a text holds; what is wrong with it as JSON becomes a finding, never an exception."""
+    """Return the document that a text holds; an error in its JSON becomes a finding, never an exception."""
     return read_document(_parse, text, name=name, code="CC002")
 
 

@@ -12,7 +12,7 @@ class Patch:
     """One text, and where its keys stand. What cannot be changed without a rewrite is left: ``None`` instead of a text.
 
     Args:
-        document: What was read from exactly this text.
+        document: The document that was read from exactly this text.
     """
 
     def __init__(self, text: str, document: Document) -> None:

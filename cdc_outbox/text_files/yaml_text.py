@@ -35,7 +35,7 @@ def as_yaml(text: str) -> str:
 
 
 def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
-    """Return the document that a text holds; what is wrong with it as YAML becomes findings, never an exception.
+    """Return the document that a text holds; errors in its YAML become findings, never an exception.
 
     Empty documents are left out.
 

@@ -173,7 +173,7 @@ def _check_name(field: str, value: str) -> None:
 
 
 def _check_text(field: str, value: object, limit: int | None) -> None:
-    """Refuse what the database would refuse later, or what would make a message that nobody can read."""
+    """Refuse what the database would refuse later, or what would make a message that no consumer can read."""
     if not isinstance(value, str) or not value:
         given = "an empty string" if value == "" else type(value).__name__
         raise EventError(f"{field} must be a non-empty str, not {given}")
@@ -259,7 +259,7 @@ def _as_headers(context: Any) -> dict[str, str]:  # noqa: ANN401 - opentelemetry
 
 
 def _with_headers(draft: Draft, table: OutboxTable, added: dict[str, str]) -> Draft:
-    # A state belongs to its parent: the caller's own is not mixed with ours.
+    # A state belongs to its parent: the caller's own is not mixed with the added one.
     kept = {header: value for header, value in draft.event.headers.items() if header != _TRACESTATE}
     headers = kept | {header: value for header, value in added.items() if header in table.headers.values()}
     event: Event = replace(draft.event, headers=headers)

@@ -36,12 +36,12 @@ class Source:
 
 
 def next_source(current: str, *, before: str, after: str | None, first_source: str) -> str | None:
-    """Return the source that shall follow, ``None`` if it is there already.
+    """Return the next source, ``None`` if it is there already.
 
     Args:
         current: What the table says now.
         before: What the operator believes that it says; it keeps a script that runs twice from going two steps.
-        after: What shall follow, where a later incarnation than the next one is needed.
+        after: The source to set, where a later incarnation than the next one is needed.
         first_source: The spec's, whose name is the new source's.
 
     Raises:
@@ -83,16 +83,16 @@ def begin_incarnation(
     events are numbered; the outbox's default is for those that are not. A crash in between leaves what can be run
     again.
 
-    SQLite changes no default: the tables are made anew and the rows move.
+    SQLite changes no default: the tables are created again and the rows move.
 
     Raises:
         ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source, or a table that must
-            be made anew is not as `init` makes it.
+            be created again is not as `init` makes it.
         TransactionConflictError: A writer's transaction stayed open for more than five seconds.
     """
     source = None
     execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
-    # An adopted table's default is its owner's; what is numbered takes its source from the heads.
+    # An adopted table's default is its owner's; numbered events take their source from the heads.
     has_source = not table.adopted and table.mode is not OutboxMode.MESSAGE
     for name in ("outbox", "heads") if has_source else ("heads",):
         with changing_tables(connection, driver), turn(execute, driver.dialect):
@@ -104,7 +104,7 @@ def begin_incarnation(
 
 
 def _statements(name: str, table: OutboxTable, catalog: Catalog, source: str) -> list[str]:
-    """Return what gives a table a new default, or makes it anew with that."""
+    """Return the statements that give a table a new default, or create it again with that."""
     dialect, files = catalog.dialect, load(catalog.dialect, "outbox_schema")
     if "set_source" not in files:  # SQLite changes no default
         return list(_rebuilding(name, table, catalog, source))
@@ -130,7 +130,7 @@ def _rebuilding(name: str, table: OutboxTable, catalog: Catalog, source: str) ->
 
 
 def _refuse_to_lose(table: TableName, wanted: Collection[str], catalog: Catalog) -> None:
-    """Refuse to make a table anew that has what would not be made with it."""
+    """Refuse to create a table again whose columns or companions would differ."""
     found = catalog.find_table(table)
     columns = () if found is None else found.columns
     more = [*(column for column in columns if column not in wanted), *catalog.find_companions(table)]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every 
 
 
 MAX_MESSAGE_BYTES = 1_000_000
-"""Kafka's producers and topics refuse a record over 1,048,576 bytes by default; such a record fails the connector's
+"""Kafka's producers and topics refuse a record over 1,048,576 bytes by default; a refused record fails the connector's
 task, and everything behind it waits. The rest is for the headers that every event has."""
 
 

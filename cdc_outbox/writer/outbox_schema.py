@@ -19,7 +19,7 @@ SOURCE = "a constant"
 
 
 def outbox_columns(table: OutboxTable, dialect: Dialect) -> Mapping[str, ColumnFacts]:
-    """Return the columns of an outbox of ours as the dialect's catalogue spells them, in its order."""
+    """Return the columns of an outbox that ``init`` makes, as the dialect's catalogue spells them, in its order."""
     shape = dialect.features.shape
     types = {**shape.types, AttributeKind.PAYLOAD: shape.payloads[table.payload_type.stored]}
     defaults = {"source": SOURCE, "created_at": shape.now}
@@ -55,7 +55,7 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
             incarnation is not undone by running this again.
 
     Raises:
-        ConfigError: It shall be partitioned or without a table on another database than PostgreSQL, or its messages
+        ConfigError: It is partitioned or without a table on another database than PostgreSQL, or its messages
             would have a source that is not ASCII.
     """
     table.refuse_elsewhere(dialect)
@@ -119,7 +119,7 @@ def outbox_statements(
     dialect: Dialect = Dialect.POSTGRESQL,
     known: Collection[str] = (),
 ) -> list[str]:
-    """Return what follows the component: statements without a version, because they say what shall be.
+    """Return what follows the component: statements without a version, because they declare a target state.
 
     Args:
         publication: Empty on other databases than PostgreSQL.
@@ -187,7 +187,7 @@ def writer_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGR
 
 
 def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POSTGRESQL) -> Role:
-    """Return the connector's role: it reads the log and writes heartbeats; rows only if they are to be published again.
+    """Return the connector's role: it reads the log and writes heartbeats; it reads rows only to publish them again.
 
     On MySQL it reads the table's shape too, for the log does not tell that. It locks nothing: with another
     ``snapshot.locking.mode`` than ``none`` it would need ``reload`` or ``lock tables``.

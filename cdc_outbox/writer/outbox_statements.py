@@ -36,7 +36,7 @@ class Insertion:
     """What writes some events.
 
     Args:
-        steps: In order, each with all the parameters; the last rows that come back tell what was written.
+        steps: In order, each with all the parameters; the last rows that come back show what was written.
         drafts: What it writes.
         undo: What undoes the steps where one after the first fails and the database would keep what came before it.
     """

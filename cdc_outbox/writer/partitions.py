@@ -16,7 +16,7 @@ from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
 
 AHEAD = {Partitions.DAY: 7, Partitions.MONTH: 2}
-"""Partitions beside the present one: a week or two months in which nobody need look after them."""
+"""Partitions beside the present one: a week or two months in which they need no maintenance."""
 
 _BOUNDS = re.compile(r"FOR VALUES FROM \('([0-9a-f-]{36})'\) TO \('([0-9a-f-]{36})'\)")
 _NAMES = {Partitions.DAY: "%Y_%m_%d", Partitions.MONTH: "%Y_%m"}
@@ -68,7 +68,7 @@ def create_partitions(
 ) -> Iterator[PartitionStep]:
     """Create what is missing, each partition in a transaction of its own, and tell of each.
 
-    Writers go on meanwhile, but for those whose events have no partition yet. Where such events came before it, a
+    Writers continue meanwhile, but for those whose events have no partition yet. Where these events came before it, a
     partition is not made: PostgreSQL would not take it, and to move them would publish them once more.
 
     Args:
@@ -96,7 +96,7 @@ def add_partitions(
     *,
     now: datetime,
 ) -> list[PartitionStep]:
-    """Create what is missing in the caller's transaction, and tell of each; made for a table that nobody uses yet."""
+    """Create missing partitions in the caller's transaction, and return each; made for a table that is not used yet."""
     return [
         step for partition in _wanted(table, now, ahead=None) for step in _add(connection, driver, table, partition)
     ]
@@ -139,7 +139,7 @@ def _create(connection: AnyConnection, driver: Driver, table: OutboxTable, parti
 
 
 def wanted_partitions(table: OutboxTable, now: datetime, *, ahead: int) -> Iterator[Partition]:
-    """Return the partition of the present day or month in UTC, and so many after it; none if there shall be none."""
+    """Return the partition of the present day or month in UTC, and so many after it; none if the table has none."""
     if table.partitions is None:
         return
     start = _start(table.partitions, now.astimezone(UTC))

@@ -1,4 +1,4 @@
-"""Events that a consumer's handlers add: gathered until the end of their transaction, and told what caused them."""
+"""Events that a consumer's handlers add: gathered until the end of their transaction, with what caused them."""
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +12,14 @@ from cdc_outbox.writer.draft import Draft
 
 CAUSATION, CORRELATION = "causation_id", "correlation_id"
 """The headers that carry the id of the event that was handled, and that of the first one in the chain. They are
-written where the outbox has columns for them, and read from whoever wrote them."""
+written where the outbox has columns for them, and read whichever producer wrote them."""
 
 
 class Reaction:
     """What the handlers of one transaction have added so far.
 
     Attributes:
-        drafts: In order; each was looked at when it was added, so that its own handler is told what is wrong with it.
+        drafts: In order; each was checked when it was added, so that its own handler gets the error.
     """
 
     def __init__(self, connection: AnyConnection) -> None:

@@ -79,6 +79,13 @@ def texts() -> Iterator[tuple[str, str]]:
         yield from ((f"cdc-outbox {words}".rstrip(), text) for text in shown if text)
 
 
+def docstrings(source: str) -> Iterator[str]:
+    """Yield the lines of a module's docstrings, also those of attributes."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield from str(node.value.value).splitlines()
+
+
 def commands() -> Iterator[tuple[str, click.Command]]:
     """Yield every command with its words behind ``cdc-outbox``."""
 
@@ -96,6 +103,16 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 def test_no_text_has_a_retired_word() -> None:
     found = [f"{name}: {text}" for name, text in texts() if _RETIRED.search(text)]
+    assert found == []
+
+
+def test_no_docstring_has_a_retired_word() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for line in docstrings(path.read_text())
+        if _RETIRED.search(line)
+    ]
     assert found == []
 
 

@@ -84,7 +84,7 @@ def _without_ours(
 
 
 def _keys(declared: DeclaredOutbox, connection: Connection, driver: Driver) -> Iterator[TableKey]:
-    """Return the tables that nobody else looks after, with the partitions there are by now."""
+    """Return the tables that the outbox manages itself, with the partitions that exist now."""
     default = connection.dialect.default_schema_name
     for table in declared.tables(driver.dialect):
         yield table.schema or default, table.name

@@ -46,7 +46,7 @@ class DeclaredOutbox:
     """What a service's metadata says about its outbox.
 
     Args:
-        publication: ``None`` or empty where it has none, or somebody else makes it.
+        publication: ``None`` or empty where it has none, or another tool creates it.
     """
 
     table: OutboxTable
@@ -64,7 +64,7 @@ class DeclaredOutbox:
         return table if own else table.sibling("heads")
 
     def tables(self, dialect: Dialect) -> tuple[TableName, ...]:
-        """Return those of its tables that nobody else looks after."""
+        """Return the tables that the outbox manages itself."""
         component = self.component(dialect)
         return (*component.tables, component.version_table)
 

@@ -50,7 +50,7 @@ class OutboxEvent(models.Model):
     objects: ClassVar[OutboxEventManager] = OutboxEventManager()
 
     class Meta:
-        """The table is the migrations' own affair, and nobody may be allowed more than to look."""
+        """Leave the table to the migrations, and offer no permission but to view it."""
 
         managed = False
         db_table = event_table()

@@ -67,7 +67,7 @@ class UpgradeOutbox(Operation):
         """Leave it."""
 
     def describe(self) -> str:
-        """Say what it does."""
+        """Return what it does."""
         return "Bring the outbox up to date"
 
 
@@ -89,7 +89,7 @@ class CreateOutbox(UpgradeOutbox):
         _run(schema_editor, writing=_drop_statements, doing=_drop)
 
     def describe(self) -> str:
-        """Say what it does."""
+        """Return what it does."""
         return "Create the outbox"
 
 
@@ -134,7 +134,7 @@ def _upgrade(wanted: OutboxSettings, connection: AnyConnection) -> None:
 
 
 def _later_statements(wanted: OutboxSettings) -> list[str]:
-    """Return what is not versioned, because it says what shall be; elsewhere than on PostgreSQL there is nothing."""
+    """Return the unversioned statements, which declare a target state; none on other databases than PostgreSQL."""
     if not wanted.dialect.features.has_publications:
         return []
     publication = [] if wanted.publication is None else [publication_statement(wanted.table, wanted.publication)]

@@ -37,7 +37,7 @@ class OutboxSettings:
     Args:
         source: Who writes this outbox, without the incarnation: ``orders``.
         database: The alias of the database that has it.
-        publication: On PostgreSQL; ``None`` where migrations shall make none.
+        publication: On PostgreSQL; ``None`` where migrations create none.
         contract: ``None`` where every aggregate type is taken and numbered gaplessly.
     """
 

@@ -66,7 +66,7 @@ class DialectFeatures:
         payload_types: What a payload column is declared as.
         header_type: What a header column is declared as; it holds a text of any length.
         time_text: Return an expression for a column's time as a text in ISO 8601.
-        names_transactions: Whether a statement can tell which transaction it runs in. Elsewhere the inbox proves it by
+        names_transactions: Whether a statement can return the id of its transaction. Elsewhere the inbox proves it by
             a savepoint.
         key_bytes: The size of each key column of the inbox, where each has one of its own.
         password_note: A comment on how roles get their passwords; ``None`` where there are no roles.

@@ -61,7 +61,7 @@ class Driver(Protocol):
 
     Every method works on a connection of the caller's and opens none. Errors of the database leave as
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
-    otherwise; :func:`translated_for_caller` turns the rest into ours.
+    otherwise; :func:`translated_for_caller` turns the rest into this package's.
     """
 
     dialect: Dialect
@@ -91,7 +91,7 @@ class TransactionDriver(Driver, Protocol):
         in another way nor has a server.
 
         Raises:
-            ConfigError: The connection is set to another isolation level, or no server takes such a bound.
+            ConfigError: The connection is set to another isolation level, or no server accepts the time limit.
             OutboxError: The connection has a transaction already.
         """
 
@@ -106,7 +106,7 @@ class TransactionDriver(Driver, Protocol):
         """
 
     def state(self, connection: AnyConnection) -> TransactionState:
-        """Tell what became of the transaction, without asking the server."""
+        """Return the state of the transaction without asking the server."""
 
     def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit, as an ORM does; what fails now is the handler's."""
@@ -140,7 +140,7 @@ class AsyncDriver(Protocol):
 
 @runtime_checkable
 class AsyncTransactionDriver(AsyncDriver, Protocol):
-    """The twin of :class:`TransactionDriver`, whose promises it makes; what is in memory is not waited for."""
+    """The twin of :class:`TransactionDriver`, with the same promises; methods that only read memory are synchronous."""
 
     async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
@@ -149,7 +149,7 @@ class AsyncTransactionDriver(AsyncDriver, Protocol):
         """Open a transaction as the connection is configured to; one that has a transaction is refused."""
 
     def state(self, connection: AnyConnection) -> TransactionState:
-        """Tell what became of the transaction, without asking the server."""
+        """Return the state of the transaction without asking the server."""
 
     async def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit, as an ORM does."""
@@ -165,7 +165,7 @@ def find_driver(connection: object) -> Driver:
     """Return the driver for a connection, or for what holds one: a session, a cursor.
 
     Raises:
-        OutboxError: Nobody knows this type, or it is an asynchronous connection.
+        OutboxError: No driver supports this type, or it is an asynchronous connection.
     """
     driver: Driver = _module(connection).find(connection)
     return driver
@@ -175,17 +175,17 @@ def find_async_driver(connection: object) -> AsyncDriver:
     """Return the driver for an asynchronous connection.
 
     Raises:
-        OutboxError: Nobody knows this type, or it is a synchronous connection.
+        OutboxError: No driver supports this type, or it is a synchronous connection.
     """
     driver: AsyncDriver = _module(connection).find_async(connection)
     return driver
 
 
 def find_transaction_driver(connection: object) -> TransactionDriver:
-    """Return the driver for a connection whose transactions are ours to open and to end.
+    """Return the driver for a connection whose transactions this package opens and ends.
 
     Raises:
-        OutboxError: Nobody knows this type, or its driver can only join transactions.
+        OutboxError: No driver supports this type, or its driver can only join transactions.
     """
     driver = find_driver(connection)
     if not isinstance(driver, TransactionDriver):
@@ -194,10 +194,10 @@ def find_transaction_driver(connection: object) -> TransactionDriver:
 
 
 def find_async_transaction_driver(connection: object) -> AsyncTransactionDriver:
-    """Return the driver for an asynchronous connection whose transactions are ours to open and to end.
+    """Return the driver for an asynchronous connection whose transactions this package opens and ends.
 
     Raises:
-        OutboxError: Nobody knows this type, or its driver can only join transactions.
+        OutboxError: No driver supports this type, or its driver can only join transactions.
     """
     driver = find_async_driver(connection)
     if not isinstance(driver, AsyncTransactionDriver):
@@ -224,7 +224,7 @@ def sqlstate_of(error: BaseException) -> str:
 
 
 def database_error(error: BaseException) -> DatabaseError | None:
-    """Return our error for any of a driver's; ``None`` for one of ours, an interruption or a bug."""
+    """Return our error for any of a driver's; ``None`` for our own errors, an interruption or a bug."""
     if isinstance(error, TimeoutError):  # asyncpg's ``command_timeout``
         return TransactionConflictError("the server did not answer within the connection's time limit")
     if isinstance(error, ConnectionError):  # the socket's own, which SQLAlchemy lets pass under asyncpg
@@ -246,12 +246,12 @@ def _raising(ours_of: Callable[[BaseException], DatabaseError | None]) -> Iterat
 
 
 def translated_for_caller() -> AbstractContextManager[None]:
-    """Turn every error of a driver into ours, where our statements run in a transaction of the caller's."""
+    """Translate every error of a driver, where our statements run in a transaction of the caller's."""
     return _raising(database_error)
 
 
 def translated() -> AbstractContextManager[None]:
-    """Turn what an operator can do something about into ours; :func:`translated_for_caller` does the rest."""
+    """Translate errors that an operator can resolve; :func:`translated_for_caller` translates the rest."""
     return _raising(_for_an_operator)
 
 
@@ -262,7 +262,7 @@ def _for_an_operator(error: BaseException) -> DatabaseError | None:
 
 @contextmanager
 def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Turn every error that the server numbered into ours, conflicts too: nobody above tries again by the driver's own.
+    """Translate every error with an SQLSTATE, conflicts too: no caller retries on the driver's own error.
 
     Args:
         hints: What to do, by SQLSTATE, about errors that have no class of their own.

@@ -1,8 +1,8 @@
 """asyncpg.
 
 It keeps to itself whether a transaction is aborted, and whether a connection that is closed broke or was closed. So an
-aborted transaction looks open until the next statement, and the commit executes one; and each closed connection is
-taken for a lost one.
+aborted transaction looks open until the next statement, and the commit executes one; and each closed connection
+counts as lost.
 """
 
 from collections.abc import Iterator
@@ -89,7 +89,7 @@ class Asyncpg(AsyncSendsAtOnce):
         self._block, self._aborted = block, False
 
     def state(self, connectable: Connectable) -> TransactionState:
-        """Ask the protocol, and remember what the last statement of ours met."""
+        """Combine the protocol's state with whether our last statement found the transaction aborted."""
         if _is_closed(connectable):
             return TransactionState.LOST
         if not connectable.is_in_transaction():
@@ -112,7 +112,7 @@ class Asyncpg(AsyncSendsAtOnce):
         """Undo what is open, if anything is."""
         block, self._block = self._block, None
         if block is not None and not _is_closed(connectable):
-            # It may break now, or be undone already by whoever ended it.
+            # The connection may break now, or a handler may have ended the transaction already.
             with suppress(InterfaceError, PostgresError, OSError):
                 await block.rollback()
 

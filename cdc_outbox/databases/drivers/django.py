@@ -81,7 +81,7 @@ class Django(SendsAtOnce):
         self._committed = False
 
     def joins_transaction(self, connection: AnyConnection) -> bool:
-        """Ask Django, which is told of every transaction that it is to leave alone; opens the connection if need be."""
+        """Ask Django, which knows every transaction that it must leave alone; open the connection if need be."""
         with translated():
             return bool(connection.in_atomic_block or not connection.get_autocommit())
 
@@ -92,14 +92,14 @@ class Django(SendsAtOnce):
             return list(map(tuple, cursor.fetchall())) if cursor.description else []
 
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
-        """Set the session, and remember what to set where Django connects anew."""
+        """Set the session, and remember what to set when Django reconnects."""
         _refuse_open(connection)
         self._idle_seconds, self._prepared = idle_seconds, None
         self.begin(connection)
         self.rollback(connection)
 
     def begin(self, connection: AnyConnection) -> None:
-        """Enter the outermost of Django's blocks, in which nobody else commits."""
+        """Enter the outermost of Django's blocks, in which no other code commits."""
         with translated():
             _refuse_open(connection)
             self._set_session(connection)
@@ -116,7 +116,7 @@ class Django(SendsAtOnce):
             raise
 
     def state(self, connection: AnyConnection) -> TransactionState:
-        """Ask Django, and behind it the database's driver, which sees what Django is not told."""
+        """Ask Django, and behind it the database's driver, which sees what Django does not."""
         if self._block is None or self._block not in connection.atomic_blocks or connection.closed_in_transaction:
             return TransactionState.ENDED
         state = raw_state(connection.connection)
@@ -131,7 +131,7 @@ class Django(SendsAtOnce):
     def commit(self, connection: AnyConnection) -> None:
         """Leave the block, which without a look at it would roll back and say nothing.
 
-        A callback of ``on_commit`` that raises is logged: the transaction is committed, and nobody can undo it.
+        A callback of ``on_commit`` that raises is logged: the transaction is committed and cannot be undone.
         """
         refuse_commit(self.state(connection))
         self._ask(connection)
@@ -156,7 +156,7 @@ class Django(SendsAtOnce):
         block, self._block = self._block, None
         if block is None or block not in connection.atomic_blocks:
             return
-        connection.savepoint_ids.clear()  # of blocks that a handler left open in ours
+        connection.savepoint_ids.clear()  # of blocks that a handler left open
         del connection.atomic_blocks[1:]
         connection.needs_rollback = True
         with suppress(Exception):  # the server is gone, and so is the transaction

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from cdc_outbox.databases.drivers import AnyConnection, Driver, Parameters, Row, TransactionDriver, TransactionState
 
 Meanwhile = Callable[[], bool]
-"""Do a little of what comes next, and tell whether there is more to do; it touches no connection."""
+"""Do a little of what comes next, and return whether there is more to do; it touches no connection."""
 
 
 def nothing_else() -> bool:
@@ -84,7 +84,7 @@ class ImmediateTransactions(Immediate[TransactionDriver]):
         self._driver.begin(connection)
 
     def state(self, connection: AnyConnection) -> TransactionState:
-        """Tell what became of it."""
+        """Return the state of the transaction."""
         return self._driver.state(connection)
 
     async def commit(self, connection: AnyConnection) -> None:

@@ -44,7 +44,7 @@ from cdc_outbox.errors import (
 )
 
 _NUMBERS: tuple[tuple[type[DatabaseError], frozenset[int]], ...] = (
-    # 0 is PyMySQL's own for a connection that it has closed. Who idled for too long is told by none of MariaDB's.
+    # 0 is PyMySQL's own for a connection that it has closed. MariaDB has none for an idle timeout.
     (DatabaseUnavailableError, frozenset({0, 1040, 1053, 1203, 1927, 2002, 2003, 2005, 2006, 2013, 2055, 4031})),
     (DatabaseAccessError, frozenset({1044, 1045, 1049, 1130, 1142, 1143, 1227, 1698, 2026})),
     (TableNotFoundError, frozenset({1054, 1146})),
@@ -77,7 +77,7 @@ def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
 
     Raises:
         ConfigError: The URL cannot be read, or not as it was meant.
-        DatabaseUnavailableError: Nobody answers within ten seconds.
+        DatabaseUnavailableError: No server answers within ten seconds.
         DatabaseAccessError: The server refused the user, the password or the database, offers no TLS though the URL
             asks for it, or its certificate is not trusted.
     """
@@ -108,7 +108,7 @@ def _refuse_plaintext(connection: AnyConnection) -> None:
 
 
 def translate(error: BaseException) -> DatabaseError | None:
-    """Return our error for one of theirs by its number, ``None`` where an operator can do nothing about it."""
+    """Return our error for the number of a driver's error, ``None`` where an operator can do nothing about it."""
     number, *rest = error.args or (None,)
     kind = _BY_NUMBER.get(number) if isinstance(number, int) else None
     if kind is None:

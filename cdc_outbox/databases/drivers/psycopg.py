@@ -70,7 +70,7 @@ def connect(dsn: str, **options: Any) -> psycopg.Connection[Row]:
 
     Raises:
         ConfigError: The DSN cannot be read, or not as it was meant.
-        DatabaseUnavailableError: Nobody answers, within ten seconds unless the DSN says otherwise.
+        DatabaseUnavailableError: No server answers, within ten seconds unless the DSN says otherwise.
         DatabaseAccessError: The server refused the role, the password or the database.
     """
     _refuse_misread(dsn)
@@ -90,7 +90,7 @@ def _refuse_misread(dsn: str) -> None:
     offer = ""
     try:
         read = conninfo_to_dict(dsn)
-    # What is percent-encoded and is no UTF-8 is bytes of the password, which the error would hold.
+    # Percent-encoded bytes that are no UTF-8 are a part of the password, which the error would hold.
     except (psycopg.ProgrammingError, UnicodeDecodeError) as error:
         read = None
         if unknown := _UNKNOWN_KEY.search(str(error)):
@@ -119,7 +119,7 @@ def sqlstate_of(error: BaseException) -> str:
 
 def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
     # libpq keeps the SQLSTATE of a refused login to itself. Where the server speaks another language than English, a
-    # missing database is not told from a wrong password.
+    # missing database looks like a wrong password.
     if re.search(r'database "[^"]*" does not exist', str(error)):
         return DatabaseAccessError(_sentence(error), hint=sqlstate.NO_DATABASE)
     # That a password was asked for in vain tells a refusal, in any language.
@@ -221,7 +221,7 @@ class Psycopg(_Psycopg, SendsAtOnce):
         with suppress(psycopg.Error):  # the server is gone, and so is the transaction
             if block is not None:
                 block.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
-        with suppress(psycopg.Error):  # a block that somebody left open inside ours keeps psycopg from ending it
+        with suppress(psycopg.Error):  # a block that a handler left open keeps psycopg from ending the outer one
             if self.state(connection) in _UNENDED:
                 connection.execute("rollback")
 
@@ -314,12 +314,12 @@ class _ListDumper(RecursiveDumper):
     """
 
     def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002 - psycopg's name
-        """Tell lists of nothing but texts, or of numbers, from others, and those apart as psycopg does."""
+        """Return a key for lists of texts only or of numbers only; for other lists, psycopg's own key."""
         plain = _PLAIN.get(frozenset(map(type, obj)))
         return (plain,) if plain else (list, ListBinaryDumper(list, self._tx).get_key(obj, format))
 
     def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # noqa: A002
-        """Return the dumper of such a list."""
+        """Return the dumper for the list's key."""
         plain = _PLAIN.get(frozenset(map(type, obj)))
         return plain(list, self._tx) if plain else ListBinaryDumper(list, self._tx).upgrade(obj, format)
 
@@ -393,7 +393,7 @@ def _settings(connection: AnyConnection, idle_seconds: float) -> tuple[str, ...]
 
 def _refuse_pipeline(connection: AnyConnection) -> None:
     if connection.pgconn.pipeline_status != PipelineStatus.OFF:
-        # Nobody knows in a pipeline whether a transaction is open before the server has answered.
+        # In a pipeline, whether a transaction is open is unknown until the server has answered.
         raise OutboxError(
             "the connection is in pipeline mode, in which a write cannot be refused",
             hint="Add events before the pipeline begins or after it has ended.",

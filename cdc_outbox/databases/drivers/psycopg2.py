@@ -45,7 +45,7 @@ _STATES = {
     TRANSACTION_STATUS_UNKNOWN: TransactionState.LOST,
 }
 _BROKEN = 2
-"""What ``closed`` says of a connection that nobody closed."""
+"""The value of ``closed`` for a connection that broke."""
 _LEVELS = {2: "REPEATABLE READ", 3: "SERIALIZABLE", 4: "READ UNCOMMITTED"}
 """By psycopg2's numbers."""
 

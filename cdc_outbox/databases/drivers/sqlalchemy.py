@@ -1,6 +1,6 @@
 """SQLAlchemy 2: sessions and connections, their asynchronous twins, and what is built on them, such as SQLModel's.
 
-Where transactions are ours, a session is reset after each, as at the end of ``with Session(engine) as session:``: its
+Where this package opens transactions, it resets a session after each, as ``with Session(engine) as session:`` does: its
 objects are detached, nothing of one event is seen by the next, and its connection goes back to the pool.
 """
 
@@ -58,7 +58,7 @@ _PREPARED = "cdc_outbox.idle_seconds"
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """A transaction of ours: what must still be there for it to be the same one."""
+    """A transaction that this driver began: what must still be there for it to be the same one."""
 
     connection: Connection
     root: Any
@@ -327,7 +327,7 @@ def sqlstate_of(error: BaseException) -> str:
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """Turn what the operating system says about a connection into ours: asyncpg lets it pass, and SQLAlchemy too."""
+    """Translate the operating system's errors about a connection: asyncpg and SQLAlchemy let them pass."""
     try:
         yield
     except OSError as error:
@@ -378,12 +378,12 @@ def _in_transaction(raw: Any) -> TransactionState:  # noqa: ANN401 - of sqlite3 
 
 
 def _has_transaction(raw: object) -> bool:
-    """Return whether somebody opened a transaction by statement, as is usual with SQLite."""
+    """Return whether a statement opened a transaction, as is usual with SQLite."""
     try:
         if isinstance(raw, AdaptedConnection):
             return raw.run_async(drivers.find_async_driver(raw.driver_connection).joins_transaction)
         return drivers.find_driver(raw).joins_transaction(raw)
-    except OutboxError:  # a driver that nobody knows here: what SQLAlchemy says of it must do
+    except OutboxError:  # an unsupported driver: SQLAlchemy's own state must do
         return False
 
 

@@ -1,6 +1,6 @@
 """The sqlite3 module of the standard library: for tests, and for services that one file is enough for.
 
-SQLite has one lock for the whole database and one isolation level, SERIALIZABLE: whoever writes second waits for the
+SQLite has one lock for the whole database and one isolation level, SERIALIZABLE: the second writer waits for the
 first one's end, for as long as ``connect(timeout=…)`` says. A transaction that has read cannot write after another one
 has written since; it fails with SQLITE_BUSY at once, so open those with ``begin immediate``.
 """
@@ -51,7 +51,7 @@ _MISSING = re.compile(r"no such (table|column):|has no column named")
 """What SQLite says of it, in one language."""
 
 _PRIMARY_CODE = 0xFF
-"""What is above it says more than is asked here, for example which kind of busy."""
+"""The bits above it give unneeded detail, for example which kind of busy."""
 
 
 def connect(url: str) -> sqlite3.Connection:

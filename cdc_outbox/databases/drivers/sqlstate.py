@@ -63,7 +63,7 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
 
 
 def describe(sqlstate: str, kind: str) -> DatabaseError:
-    """Return our error for any code in words of ours: the server's may quote a value.
+    """Return our error for any code in our own words: the server's may quote a value.
 
     Args:
         kind: The class of the driver's error.

@@ -30,14 +30,14 @@ class SendsAtOnce:
     """What a driver is made of that holds nothing back."""
 
     def flush(self, connection: AnyConnection) -> None:
-        """Do nothing: what was executed was sent."""
+        """Do nothing: every executed statement was sent."""
 
 
 class AsyncSendsAtOnce:
     """The twin of :class:`SendsAtOnce`."""
 
     async def flush(self, connection: AnyConnection) -> None:
-        """Do nothing: what was executed was sent."""
+        """Do nothing: every executed statement was sent."""
 
 
 @contextmanager
@@ -79,7 +79,7 @@ async def async_transaction(connection: AnyConnection, driver: AsyncTransactionD
 
 
 def raw_state(raw: object) -> TransactionState:
-    """Tell what the driver's connection below a framework's says, OPEN where it keeps that to itself."""
+    """Return the state of the driver's connection below a framework's, OPEN if the driver hides it."""
     for find, kind in ((find_driver, TransactionDriver), (find_async_driver, AsyncTransactionDriver)):
         with suppress(OutboxError):
             driver = find(raw)
@@ -88,7 +88,7 @@ def raw_state(raw: object) -> TransactionState:
 
 
 def already_open(connectable: str = "connection") -> OutboxError:
-    """Return the error of what has a transaction where one is to be opened."""
+    """Return the error about a connection that already has a transaction when one must be opened."""
     hint = "Commit or roll back first, or pass another one: the consumer opens the transaction itself."
     return OutboxError(f"the {connectable} already has a transaction", hint=hint)
 
@@ -108,7 +108,7 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
     """Return the statements that :meth:`TransactionDriver.prepare` stands for; they take no parameters.
 
     Raises:
-        ConfigError: No server takes such a bound.
+        ConfigError: No server accepts the time limit.
     """
     if not 0 < idle_seconds <= _MAX_IDLE_SECONDS:
         raise ConfigError(f"a transaction cannot be limited to {idle_seconds} idle seconds", field="idle_seconds")
@@ -123,7 +123,7 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
 
 
 def other_isolation(level: str) -> ConfigError:
-    """Return the error about a connection that was set to another isolation level than ours."""
+    """Return the error about a connection that was set to another isolation level than READ COMMITTED."""
     return ConfigError(
         f"the connection's transactions are {level.upper()}; a consumer needs READ COMMITTED",
         field="connect",

@@ -9,15 +9,15 @@ starts with ``-- unless returned`` is for databases whose earlier step returned 
                                       has no item, the comma in front of it goes too
 ``'{name_literal}'``                  a constant
 ``:payload``                          a parameter; so a cast is written ``cast(:id as uuid)``, never ``::``
-``-- if archive`` … ``-- end``        lines of their own: what is between them stands there where ``archive``
-                                      is not empty
+``-- if archive`` … ``-- end``        lines of their own: the text between them is kept where ``archive`` is
+                                      not empty
 ====================================  ====================================================================
 
 Nothing else in the text is touched, nothing in comments, and nothing that is a part of a constant or an identifier.
-What is between ``$$`` is code like all else.
+Text between ``$$`` is code like all else.
 
 ``<dialect>/migrations/<component>/0001_initial.sql`` holds the statements of one version of a component's tables. There
-``-- name: create_rest if partitioned`` starts a statement for some tables only; whoever renders it knows the condition.
+``-- name: create_rest if partitioned`` starts a statement for some tables only; its caller knows the condition.
 """
 
 import re

@@ -37,7 +37,7 @@ def connect_exception(message: str) -> RoutingError:
 
 
 def null_pointer_exception(message: str) -> RoutingError:
-    """Return what Java throws where nobody looked."""
+    """Return what Java throws where its code does not check for null."""
     return RoutingError(message, exception="NullPointerException")
 
 

@@ -1,4 +1,4 @@
-"""Rows of an outbox as the EventRouter would get them: from its table, or from what somebody writes down."""
+"""Rows of an outbox as the EventRouter would get them: from its table, or from JSON that the user gives."""
 
 import json
 from collections.abc import Iterator, Mapping

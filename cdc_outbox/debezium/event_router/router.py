@@ -178,7 +178,7 @@ class EventRouter:
         return to_message(event, key=STRING, value=STRING, header=SIMPLE_HEADER)
 
     def transform(self, record: ConnectRecord, memory: EnvelopeMemory) -> ConnectRecord | None:
-        """Return the record that comes out, ``None`` where it is dropped; what is no change comes out as it went in.
+        """Return the record that comes out, ``None`` where it is dropped; one that is no change is returned as it is.
 
         Args:
             memory: What this router remembers of earlier records, from one call to the next.

@@ -9,7 +9,7 @@ from cdc_outbox.debezium.event_router.java import config_exception, null_pointer
 from cdc_outbox.errors import RoutingError
 
 NEWEST_VERSION = (3, 7)
-"""The release of Debezium, major and minor, whose options are meant where nobody says otherwise."""
+"""The release of Debezium, major and minor, whose options are meant where no other is given."""
 
 _MISSING_IS_A_WORD = (3, 6)
 """Since then ``table.field.additional.missing``; before it ``table.fields.additional.error.on.missing``."""

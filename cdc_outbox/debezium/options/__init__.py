@@ -45,8 +45,7 @@ class Option:
         name: May hold groups of a regular expression, as Debezium writes the names of those with an argument.
         type: As Connect names it, in small letters; empty for one that is passed on to a library.
         default: ``None`` for none, or one that depends on the installation.
-        allowed: Empty where the plugin tells no closed list.
-        told: Whether the plugin tells a worker of it; the others are declared in its classes only.
+        allowed: Empty where the plugin reports no closed list.
         aliases: Older names that still work.
         since: The first version that was looked at and has it like this; empty if all older ones do.
         until: The last one; empty if all newer ones do.
@@ -58,6 +57,7 @@ class Option:
     importance: str = ""
     required: bool = False
     told: bool = True
+    """Whether the plugin reports the option to a worker; the others are declared in its classes only."""
     allowed: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     since: str = ""
@@ -280,7 +280,7 @@ def row_of(option: Option) -> list[Any]:
 
 
 _EMPTY: list[Any] = ["-", "-", None, "", "", [], [], "", ""]
-"""A stored line in which nothing is told; a name and a type always are."""
+"""A stored line that leaves out everything; a name and a type are always stored."""
 
 
 @cache
@@ -332,7 +332,7 @@ def _number(version: str) -> tuple[int, ...]:
 
 
 def _names(class_name: str) -> tuple[str, ...]:
-    """Return what Connect takes for a class: its name, its last part, and that without the word for what it is."""
+    """Return the names that Connect takes of a class: whole, its last part, and that without the word for its kind."""
     if "$" in class_name:
         return (class_name,)
     simple = class_name.rsplit(".", 1)[-1]

@@ -1,4 +1,4 @@
-"""What is known about an option beside what its plugin tells: which promise it breaks, and what changing it does."""
+"""Knowledge about an option beyond what its plugin reports: which promise it breaks, and what changing it does."""
 
 import re
 from collections.abc import Callable
@@ -69,7 +69,7 @@ class Promise:
 
 
 class OptionBehavior:
-    """What is known about some options, and every option below them.
+    """The known behavior of some options, and of every option below them.
 
     Args:
         names: In full, by today's name; a transform's has its class in the alias's place, and ``<group>`` stands for

@@ -1,4 +1,4 @@
-"""What is known of the options that say what is read from a database, and how."""
+"""The known behavior of the options that decide which data is read from a database, and how."""
 
 from cdc_outbox.debezium.options.behavior import (
     SETTLE_FIRST,
@@ -293,4 +293,4 @@ CAPTURE_OPTIONS = (
         changed=connector("Events arrive sooner or later than now; messages do not change."),
     ),
 )
-"""What is known of each; of several entries that cover an option, the first that has a word for what is asked."""
+"""The known behavior of each; of several entries that cover an option, the first that has the requested field."""

@@ -1,4 +1,4 @@
-"""What is known of the options that say how Connect writes messages: producer, topics, what it does about errors."""
+"""The known behavior of the options that decide how Connect writes messages: producer, topics, error handling."""
 
 from cdc_outbox.debezium.options.behavior import OptionBehavior, Promise, connector, dangerous, unset
 from cdc_outbox.debezium.options.router_options import OTHER_PARTITIONS

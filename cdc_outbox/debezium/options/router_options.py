@@ -1,4 +1,4 @@
-"""What is known of the options that say what becomes of a row until it is a message: router, transforms, converters."""
+"""The known behavior of the options that decide how a row becomes a message: router, transforms, converters."""
 
 from cdc_outbox.debezium.options.behavior import (
     SETTLE_FIRST,

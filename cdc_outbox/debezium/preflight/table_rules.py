@@ -120,7 +120,7 @@ def _check_column(spec: Spec, column: str, facts: ColumnFacts, types: tuple[str,
 
 def _remedy(spec: Spec, column: str, facts: ColumnFacts, wanted: str) -> str:
     if column == spec.outbox.columns.payload and "bytea" in {facts.type, wanted}:
-        # Writers and connector would have to change at the same moment as the column.
+        # Writers and connector would need to change at the same moment as the column.
         return "Name another table in outbox.table, or set outbox.payload_type to the type of this table."
     using = _conversion(facts, quote(column), wanted)
     return f"alter table {spec.outbox.table.quoted} alter column {quote(column)} type {wanted} using {using}"

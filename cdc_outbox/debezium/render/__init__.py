@@ -47,7 +47,7 @@ LATENCIES: Mapping[Latency, Mapping[str, str]] = {
 """What each latency profile sets."""
 
 _HEARTBEAT_INTERVAL_MS = 10_000
-"""Short enough that an idle outbox holds back seconds of the log, long enough that nobody notices the messages."""
+"""Short enough that an idle outbox holds back seconds of the log, long enough that the messages cost little."""
 
 
 def render(spec: Spec) -> dict[str, str]:

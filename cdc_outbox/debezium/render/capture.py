@@ -1,4 +1,4 @@
-"""What each database's connector is told of its own: what it reads, by which names, and how."""
+"""The options that each database's connector has of its own: what it reads, by which names, and how."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Spec
 
 _SCHEMAS = {DatabaseKind.POSTGRESQL: "public", DatabaseKind.SQLSERVER: "dbo"}
-"""Where a table is that nobody gave a schema."""
+"""The schema of a table whose spec names none."""
 
 
 def captured_table(spec: Spec) -> tuple[str, str]:
@@ -36,12 +36,12 @@ def exactly(name: str) -> str:
 
 
 def table_keys(spec: Spec) -> tuple[str, ...]:
-    """Return the keys that say which table is captured."""
+    """Return the keys that name the captured table."""
     return ("outbox.table", "outbox.schema") if spec.outbox.schema else ("outbox.table",)
 
 
 def _around_keys(spec: Spec) -> tuple[str, ...]:
-    """Return the keys that say which database the table is in, where a database is what stands before its name."""
+    """Return the keys that name the table's database, where a database stands before the table's name."""
     return ("outbox.schema",) if spec.outbox.schema else ("database.name",)
 
 
@@ -164,7 +164,7 @@ CAPTURES: Mapping[DatabaseKind, Callable[[Spec], Iterator[RenderedOption]]] = {
     DatabaseKind.ORACLE: oracle,
     DatabaseKind.MONGODB: mongodb,
 }
-"""What a database's own connector is told."""
+"""Yields the options that a database's connector has of its own."""
 
 
 def refuse_file(spec: Spec) -> None:

@@ -1,4 +1,4 @@
-"""How the topics of a pipeline are made: by Connect, as its connector is told, or before it."""
+"""How the topics of a pipeline are created: by Connect, as its connector is configured, or before it."""
 
 from collections.abc import Iterator, Mapping
 
@@ -19,7 +19,7 @@ def _event_settings(spec: Spec) -> Iterator[RenderedOption]:
     # Compaction keeps one event an aggregate and drops the rest: not a thing to inherit from a broker's default.
     yield option("cleanup.policy", "delete")
     # The time that the router gives a record is that of its row, and what is published late would be deleted before
-    # anybody has read it: retention goes by the records' times. The row's own travels in a header.
+    # a consumer has read it: retention goes by the records' times. The row's own travels in a header.
     yield option("message.timestamp.type", "LogAppendTime")
     retention = spec.topics.retention_ms
     yield option("retention.ms", "" if retention is None else str(retention), "topics.retention")

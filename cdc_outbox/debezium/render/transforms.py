@@ -45,7 +45,7 @@ def pipeline(spec: Spec) -> Iterator[RenderedOption]:
 
 
 def _record_keys(spec: Spec) -> tuple[str, ...]:
-    """Return the keys that say which records are events."""
+    """Return the keys that decide which records are events."""
     return ("outbox.mode", *table_keys(spec)) if spec.outbox.mode is OutboxMode.MESSAGE else table_keys(spec)
 
 
@@ -133,7 +133,7 @@ def event_router_of(spec: Spec) -> EventRouter:
         timestamp_column=spec.outbox.timestamp_column,
         route_by_column=columns["aggregate_type"],
         topic_replacement=spec.contract.topic_of("${routedByValue}"),
-        # What was written before a header column was added is read after it.
+        # Rows that were written before a header column was added are read after it.
         ignores_missing=True,
         placements=(
             *(Placement(column, PlacementKind.ENVELOPE, name) for column, name in fields.items()),

@@ -117,7 +117,7 @@ class _Run:
                     seen = difference(before, await self._stage.see())
                 except Exception as error:
                     if isinstance(ours_of(error), TransactionConflictError):
-                        return  # the handler holds a lock, so that nobody can look
+                        return  # the handler holds a lock, so that no other connection can read
                     raise
                 if seen:
                     self._add(
@@ -170,7 +170,7 @@ class _Run:
             def run() -> None:
                 try:
                     self.loops(play.successor().usurp(events, issued.set))
-                except Exception as error:  # noqa: BLE001 - told in the report
+                except Exception as error:  # noqa: BLE001 - it is in the report
                     self._add(scenario.name, f"the other consumer failed: {error}", scenario.remedy)
                 finally:
                     issued.set()

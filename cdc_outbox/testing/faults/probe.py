@@ -21,10 +21,10 @@ class StruckError(Exception):
 
 
 class Probe:
-    """Calls handlers, counts what they do, and strikes where it is told to.
+    """Calls handlers, counts what they do, and strikes where a fault is armed.
 
     Args:
-        instead: What is executed instead of a statement that is struck, so that the server itself fails it.
+        instead: Statements that replace one that is struck, so that the server itself fails it.
 
     Attributes:
         statements: The most that one call has executed.
@@ -80,7 +80,7 @@ class Probe:
         connection.cursor_factory = type("WatchedCursor", (factory,), {"execute": execute, "executemany": executemany})
 
     def strike(self, point: Point) -> None:
-        """Raise what is to be raised here."""
+        """Raise the error of the fault that strikes here, if any."""
         fault = self._struck
         if fault is None or fault.point is not point:
             return
@@ -115,7 +115,7 @@ class Probe:
         return call
 
     def _statement(self) -> str | None:
-        """Count a statement of a handler's; return what is to be executed instead of one that is struck."""
+        """Count a statement of a handler's; return the statement that replaces one that is struck."""
         if self._executed is None:
             return None
         self._executed += 1

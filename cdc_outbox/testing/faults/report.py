@@ -16,7 +16,7 @@ class Problem:
 
     Args:
         scenario: What happened to the consumer meanwhile.
-        what: What was wrong then.
+        what: The failure that followed.
         remedy: What to do about it.
     """
 
@@ -88,7 +88,7 @@ class FaultReport:
 
 
 def difference(expected: Iterable[object], actual: Iterable[object]) -> str | None:
-    """Say how rows differ from those that were expected, in whatever order; ``None`` where they do not."""
+    """Return how rows differ from those that were expected, in whatever order; ``None`` where they do not."""
     wanted, found = Counter(map(repr, expected)), Counter(map(repr, actual))
     sides = {"are missing": wanted - found, "are surplus": found - wanted}
     said = [f"{rows.total()} {side}: {_quoted(rows)}" for side, rows in sides.items() if rows]

@@ -71,7 +71,7 @@ class Stage:
     @property
     def handlers(self) -> Mapping[str, Registered]:
         """The consumer's own, by event type."""
-        return self._consumer._handlers._by_type  # noqa: SLF001 - nobody else asks
+        return self._consumer._handlers._by_type  # noqa: SLF001 - no other caller
 
     def order_of(self, aggregate_type: str) -> Order:
         """Return what the events of an aggregate type promise."""
@@ -79,7 +79,7 @@ class Stage:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Connect, and have an inbox that is nobody else's until the end of the block."""
+        """Connect, and keep an inbox of its own until the end of the block."""
         opened = self.connect()
         connection = await opened if isawaitable(opened) else opened
         try:
@@ -174,7 +174,7 @@ class Play:
         self._tries: dict[str, int] = {}
         self._errors: dict[str, str] = {}
         self.wait_for_owner: Callable[[], object] = lambda: None
-        """Waits until whoever took the partitions is done with them."""
+        """Waits until the consumer that took the partitions is done with them."""
 
     async def deliver(self, batch: Sequence[RecordedEvent]) -> None:
         """Apply events as the consumer does: again what is worth it, one by one what failed, aside what fails alone.
@@ -190,7 +190,7 @@ class Play:
         self._held = {tp: assignment.epoch for tp, assignment in (await self._session.issue(partitions)).items()}
 
     async def drain(self, events: int) -> str | None:
-        """Apply what is parked as it becomes due; say what stays there in the end."""
+        """Apply parked events as they become due; return what stays parked in the end."""
         counts: list[ParkedCount] | None = None
         for _ in range(2 * events):
             due, counts = await self._session.find_due(self._held, events)
@@ -283,7 +283,7 @@ class Play:
 
 
 class UnsafeError(Exception):
-    """What no scenario goes on after."""
+    """An error that ends its scenario."""
 
     def __init__(self, error: BaseException, remedy: str) -> None:
         super().__init__(_why(error))

@@ -82,7 +82,7 @@ _COPYING = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """A Java that is new enough, and what it shall run.
+    """A Java that is new enough, and what it runs.
 
     Args:
         java: The program.
@@ -205,7 +205,7 @@ def _find_java() -> tuple[str, str]:
 
 
 def _fetch(cache: Path, settings: Path, *expected: str) -> Path:
-    """Return the folder with what a settings file names; what shall be in it is said by patterns."""
+    """Return the folder with what a settings file names; ``expected`` has patterns of files that it must contain."""
     pom = settings.read_bytes()
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
     if home.exists():
@@ -231,7 +231,7 @@ def _find_maven() -> str:
 
 
 def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
-    # A copy: Maven writes beside the file, and the package may lie where nobody may write.
+    # A copy: Maven writes beside the file, and the package's folder may be read-only.
     (folder / "pom.xml").write_bytes(pom)
     fetched = folder / "fetched"
     command = [_find_maven(), "-q", "-B", "-f", str(folder / "pom.xml"), "process-resources", f"-Dfolder={fetched}"]

@@ -95,7 +95,7 @@ class RealRouter:
 @contextmanager
 def _running(command: Sequence[str], log: IO[str]) -> Iterator[tuple[IO[str], IO[str]]]:
     """Run a program, and yield what it reads and what it writes; it ends when the first is closed."""
-    with subprocess.Popen(  # noqa: S603 - a program of ours
+    with subprocess.Popen(  # noqa: S603 - this package's own program
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, encoding="utf-8"
     ) as process:
         try:
@@ -104,6 +104,6 @@ def _running(command: Sequence[str], log: IO[str]) -> Iterator[tuple[IO[str], IO
             process.kill()
             raise
         finally:
-            # What was never read is no news.
+            # Input that the program never read is no error.
             with suppress(BrokenPipeError):
                 cast("IO[str]", process.stdin).close()

@@ -43,7 +43,7 @@ class Target:
 
     Args:
         name: As ``cdc-outbox render --target`` takes it.
-        settings: What it must be told beside the pipeline, or may be: name → what that is.
+        settings: The settings that it requires or accepts beside the pipeline: name → meaning.
         render: Pipeline and settings → the text that the place takes. It raises a ``ConfigError`` that says why, where
             the place cannot express something; nothing is left out or changed silently.
     """
