@@ -74,7 +74,7 @@ def refuse_unknown(name: str, there: Sequence[str]) -> None:
         ConnectorNotFoundError: It is none.
     """
     if name not in there:
-        listed = f"There {'is only' if len(there) == 1 else 'are'} {', '.join(there) or 'none'}."
+        listed = f"Existing connectors: {', '.join(there) or 'none'}."
         raise ConnectorNotFoundError(
             f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
         )

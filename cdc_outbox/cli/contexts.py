@@ -172,7 +172,7 @@ class Contexts:
                 hint="Write cdc-outbox.yaml, or give the file with --contexts: docs/deploying.md.",
             )
         offer = did_you_mean(name, list(self.known))
-        there = f"There are {', '.join(sorted(self.known))}."
+        there = f"Contexts: {', '.join(sorted(self.known))}."
         raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=f"{offer} {there}".strip())
 
 

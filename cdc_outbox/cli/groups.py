@@ -18,7 +18,7 @@ class Group(click.Group):
         """
         known = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0] not in known and not args[0].startswith("-"):
-            there = f"There are {', '.join(known)}." if len(known) > 1 else f"There is {known[0]}."
+            there = f"Commands: {', '.join(known)}."
             raise click.UsageError(f"No such command {args[0]!r}. {did_you_mean(args[0], known) or there}", ctx)
         return super().resolve_command(ctx, args)
 

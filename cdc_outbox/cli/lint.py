@@ -213,7 +213,7 @@ def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Con
     options = client.find_config(connector)
     if options is None:
         there = ", ".join(client.find_names()) or "none"
-        raise ConnectorNotFoundError(f"there is no connector {connector!r}; there are: {there}")
+        raise ConnectorNotFoundError(f"there is no connector {connector!r}; existing ones: {there}")
     [config], findings = find_configs(Document(name="connect", content={"name": connector, **options}), version)
     return config, findings
 

@@ -88,7 +88,7 @@ def test_what_a_reference_leads_to_is_missed_only_by_who_asks_for_it(folder: Pat
 def test_a_name_that_is_not_there_lists_what_is(folder: Path) -> None:
     with pytest.raises(ConfigError, match="has no context 'prodution'") as caught:
         context("prodution", folder)
-    assert caught.value.hint == "Did you mean 'production'? There are production, staging."
+    assert caught.value.hint == "Did you mean 'production'? Contexts: production, staging."
     with pytest.raises(ConfigError, match="no file of contexts was found"):
         read_contexts({}, folder / "secrets").find("production")
 

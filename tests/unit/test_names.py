@@ -39,9 +39,9 @@ def test_what_goes_on_where_a_word_ends_is_nearer_than_what_is_alike(word: str, 
 @pytest.mark.parametrize(
     ("there", "hint"),
     [
-        ([], "There are none."),
-        (["orders"], "Did you mean 'orders'? There is only orders."),
-        (["billing", "orders"], "Did you mean 'orders'? There are billing, orders."),
+        ([], "Existing connectors: none."),
+        (["orders"], "Did you mean 'orders'? Existing connectors: orders."),
+        (["billing", "orders"], "Did you mean 'orders'? Existing connectors: billing, orders."),
     ],
 )
 def test_a_name_that_does_not_exist_lists_what_does(there: list[str], hint: str) -> None:

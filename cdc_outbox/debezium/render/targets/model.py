@@ -78,7 +78,7 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
     """
     target = targets.get(name)
     if target is None:
-        hint = f"{did_you_mean(name, list(targets))} There are {', '.join(targets)}.".strip()
+        hint = f"{did_you_mean(name, list(targets))} Targets: {', '.join(targets)}.".strip()
         raise ConfigError(f"there is no target {name!r}", field="--target", hint=hint)
     for setting in settings:
         if setting not in target.settings:
