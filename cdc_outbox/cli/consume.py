@@ -195,8 +195,9 @@ def _failed(module: str, error: Exception) -> ConfigError:
     location, reason = f"{Path(here[-1].filename).name}:{here[-1].lineno}: " if here else "", str(error)
     if isinstance(error, SyntaxError) and error.filename:  # in a file that never ran
         location, reason = f"{Path(error.filename).name}:{error.lineno}: ", error.msg
+    remedy = "Check that every variable that it reads is set" if isinstance(error, KeyError) else "Correct the module"
     return ConfigError(
         f"the module {module} cannot be imported: {location}{type(error).__name__}: {reason}",
         field="TARGET",
-        hint="Check that every variable that it reads is set; --verbose shows the traceback.",
+        hint=f"{remedy}; --verbose shows the traceback.",
     )

@@ -73,7 +73,9 @@ def write_new(text: str, new_file: Path | None) -> None:
         with new_file.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError as error:
-        raise ConfigError(f"{new_file} already exists", field="--file", hint="Choose another name.") from error
+        raise ConfigError(
+            f"{new_file} already exists", field="--file", hint="Choose another name, or delete the file first."
+        ) from error
     except OSError as error:
         hint = "" if new_file.parent.is_dir() else f"Create the folder {new_file.parent} first."
         raise ConfigError(f"{new_file} cannot be written: {error.strerror}", field="--file", hint=hint) from error

@@ -42,8 +42,8 @@ def prepare(
     """
     if not before:
         source = read_source(spec.outbox, Catalog(connection, driver))
-        now = f"; the table's source is {source}: --from-source {source}" if source else ""
-        raise click.UsageError(f"--new-incarnation needs --from-source, the source that ends{now}")
+        now = f"; the table's current source is {source}, so add --from-source {source}" if source else ""
+        raise click.UsageError(f"--new-incarnation needs --from-source{now}")
     for line in steps_after_restore(spec, str(file), source=before):
         say(line, err=True)
     if driver.dialect.features.has_publications:

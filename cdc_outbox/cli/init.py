@@ -104,8 +104,9 @@ def init(
     """Create, upgrade or check the tables of outbox or inbox.
 
     With SPEC: the outbox table, its head table and, on PostgreSQL, the publication. With --inbox: the tables of a
-    consuming service. Running it again changes nothing. Tables adopted through outbox.columns are never changed. A
-    publication of another outbox is changed only with --shared-publication, because outbox.table may be misspelt.
+    consuming service. Running it again changes nothing. If the spec maps columns (outbox.columns), its table is never
+    changed. A publication of another outbox is changed only with --shared-publication, because outbox.table may be
+    misspelt.
 
     DSN is postgresql://user:password@host/name (or any libpq connection string), mysql://… or mariadb://… in the same
     form, or sqlite:///path. Without a SPEC, DSN selects the kind of database, also for --sql and --grants.

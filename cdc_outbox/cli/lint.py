@@ -51,7 +51,7 @@ def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debe
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be read; with --strict also 3,
     warnings but no errors. Notes never change the exit code.
 
-    --fix renames options that have a new name, removes options without effect, adds the placement of an event type that
+    --fix renames options that have a new name, removes options without effect, adds the event type to the headers if it
     is not read, and sets the plugin pgoutput if none is set. Each fix is reported on stderr; all other lines stay as
     they are. Slot, publication and message format are never changed. A connector that ran with another plugin needs
     another slot.
@@ -152,9 +152,9 @@ def adopt_connector(
     """Write the spec of an existing connector.
 
     CONFIG is JSON in any form of Connect's REST API, a Strimzi KafkaConnector, or properties; - reads standard input.
-    The spec renders to a configuration with the same meaning. Options that have no key in a spec go below overrides,
-    unless they break a promise. Each option that cannot be carried over is reported on stderr, with its line, its
-    effect on messages and a remedy. A secret in clear text becomes a reference, and is never printed.
+    The spec renders to a configuration with the same meaning. Options without a key in a spec are written below
+    overrides, unless they break a promise. Each option that cannot be carried over is reported on stderr, with its
+    line, its effect on messages and a remedy. A secret in clear text becomes a reference, and is never printed.
 
     Exit codes: 0 messages stay the same, 3 something that changes messages could not be carried over (the spec is still
     written), 2 the configuration is not that of an outbox.

@@ -159,8 +159,8 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             cls=ClusterOption,
             metavar="DURATION",
             type=Duration(),
-            help="How long to repeat a request that reaches no worker or fails temporarily. Default: 30s; for "
-            "`status` and `doctor`, 0s if no worker or no broker answers.",
+            help="How long to repeat a request that reaches no worker or fails temporarily. Default: 30s. "
+            "`status` and `doctor` do not repeat a request that no worker or no broker answers.",
         )
         return url(login_file(patience(command)))
 

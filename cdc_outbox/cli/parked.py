@@ -340,7 +340,9 @@ def _written_to(output: Path | None) -> Iterator[TextIO | None]:
         output.touch(mode=0o600, exist_ok=False)
         file = output.open("w", encoding="utf-8")
     except FileExistsError as error:
-        raise ConfigError(f"{output} already exists", field="--file", hint="Choose another name.") from error
+        raise ConfigError(
+            f"{output} already exists", field="--file", hint="Choose another name, or delete the file first."
+        ) from error
     except OSError as error:
         raise ConfigError(f"{output} cannot be written: {error.strerror}", field="--file") from error
     with file:

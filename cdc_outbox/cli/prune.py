@@ -122,8 +122,8 @@ def prune(
     number of deleted events.
 
     DSN is the outbox's database as this machine reaches it. Its role must be able to select and delete from the outbox
-    and to write the checkpoint table beside it; on MariaDB and MySQL (mysql://…) it needs, in place of that table, the
-    privilege to see connections and the binlog's position.
+    and to write the checkpoint table beside it. MariaDB and MySQL (mysql://…) have no checkpoint table; there the role
+    must be able to see connections and the binlog's position.
 
     \b
     Examples:

@@ -74,7 +74,8 @@ def purge_inbox(
     An event that comes again after its id was deleted is judged by its sequence number. Without a number, it is parked
     as expired if its UUIDv7, or otherwise its creation time, is older than the purge. If only the record's timestamp
     gives that time, an event that is published again is applied again. Therefore the horizon must not be shorter than
-    the retention of the topics: those that consumers of the inbox have read, and those of SPEC and --consumed-topic.
+    the retention of the topics. These are the topics that the inbox's consumers have read, and those of SPEC and
+    --consumed-topic.
 
     \b
     Examples:

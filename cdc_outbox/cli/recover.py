@@ -73,13 +73,14 @@ def recover(
     stable_seconds: float,
     prints_json: bool,
 ) -> ExitCode:
-    """Publish what a restored database still holds.
+    """Publish events that are missing from the topics.
 
     The command compares the heartbeats of database and topic to find out whether the database went back to an older
-    state. After a restore, Connect's stored offset is ahead of the slot. If the slot is before the last common
-    heartbeat, it holds everything that is in no topic: the command stops the connector, deletes its offset and starts
-    it again, unless it was paused or stopped before. Consumers skip duplicates. If the slot is after that heartbeat,
-    the command changes nothing, and reports that only the rows of the table can be published again.
+    state. After a restore, Connect's stored offset is ahead of the slot. If the slot's position is before the last
+    heartbeat that both have, the slot still holds every event that is missing from the topics: the command stops the
+    connector, deletes its offset and starts it again, unless it was paused or stopped before. Consumers skip
+    duplicates. If the slot's position is after that heartbeat, the command changes nothing, and reports that only the
+    rows of the table can be published again.
 
     --accept records in the heartbeat topic what was found, who accepted it and when. Until then every command reports
     the loss, and prune refuses to run.

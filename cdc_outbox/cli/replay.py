@@ -82,8 +82,8 @@ def replay(
     in the same transactions as always. Other consumers are not affected, no offset is committed, and the consumer may
     run at the same time. An event whose handler fails is parked, and the running consumer tries it again.
 
-    With sequence: increasing, the replay is refused if an event is selected and an earlier event of its aggregate,
-    which the consumer has not read yet, is not: the earlier one would then be a conflict.
+    With sequence: increasing, the replay is refused if it would apply an event before an earlier event of the same
+    aggregate that the consumer has not read yet: the earlier one would then be a conflict.
 
     A dry run calls no handlers, so it cannot predict failures.
 

@@ -46,11 +46,11 @@ def baseline(
 ) -> None:
     """Accept missing events from before a consumer's start.
 
-    A new consumer parks events when the first events of their aggregates are no longer in the topics. For each
-    aggregate of which the consumer has applied nothing, this command moves the watermark to just before the lowest
-    parked sequence number and stores the gap; the waiting events then continue. Run it when the consumer has read its
-    topics to the end, or whenever its parking limit is reached. An event from before the baseline that arrives later is
-    a conflict.
+    A new consumer parks events when the first events of their aggregates are no longer in the topics. If the consumer
+    has applied no event of an aggregate, this command sets the aggregate's watermark to the number before its first
+    parked event and records the missing numbers; the waiting events then continue. Run it when the consumer has read
+    its topics to the end, or whenever its parking limit is reached. An event from before the baseline that arrives
+    later is a conflict.
 
     In an aggregate that the consumer already follows, a missing event is lost rather than old. This gap is accepted
     only if you name it: --aggregate TYPE/ID --source SOURCE.

@@ -75,8 +75,8 @@ def status(
     slot keeps on the database's disk. BEHIND is the delay of the connector's last confirmation (- while it is idle), or
     the time since its slot was last read.
 
-    With --dsn, slot and offset are compared. With brokers, the heartbeats are read. The findings are shown below the
-    table, as is a connector whose outbox is not that of its SPEC.
+    With --dsn, slot and offset are compared. With brokers, the heartbeats are read. Findings are shown below the
+    table. One of them is a connector that reads another outbox than that of its SPEC.
 
     Exit codes: 0 all of them run with all their tasks, 1 one does not run or there are findings, 75 try again later.
 

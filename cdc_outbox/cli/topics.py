@@ -33,7 +33,7 @@ _STATES = {None: "missing", True: "created", False: "created meanwhile"}
 def topics() -> None:
     """Create the topics of pipelines.
 
-    Needed where neither the brokers nor Connect may create topics.
+    This is needed only if neither the brokers nor Connect may create topics.
 
     \b
     Example:

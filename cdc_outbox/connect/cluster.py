@@ -169,7 +169,7 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
         raise ConfigError(f"the {whose} URL is invalid", field="connect_url") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         # Not quoted: a value that is no URL may be credentials and a host without a scheme.
-        raise ConfigError(f"the {whose} URL is not an http:// or https:// URL", field="connect_url")
+        raise ConfigError(f"the {whose} URL must start with http:// or https://", field="connect_url")
     if parts.username or parts.password:
         raise ConfigError(
             f"the {whose} URL must not contain credentials",

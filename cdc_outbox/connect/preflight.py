@@ -69,10 +69,10 @@ def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Findi
         yield note("DB601", name, message, "Set --connect-url.")
     elif connected.connector is None:
         message = (
-            f"the connector {name} does not exist. Connect returns offsets of an earlier connector of that name only "
-            "when the connector exists."
+            f"the connector {name} does not exist yet, so offsets of an earlier connector of this name were not "
+            "checked."
         )
-        yield note("DB601", name, message, "Run the command again once the connector exists.")
+        yield note("DB601", name, message, "Run preflight again after the deployment.")
 
 
 def look_at_postgresql(

@@ -311,7 +311,7 @@ class EffectsDatabase(Generic[OpenedT_co]):
     def __post_init__(self) -> None:
         if not callable(self.connect):
             raise ConfigError(
-                f"connect must be a function that opens a connection, not {type(self.connect).__name__}",
+                f"database must be a function that opens a connection, not {type(self.connect).__name__}",
                 field="EffectsDatabase.connect",
                 hint="It is called whenever a connection is needed, for example lambda: psycopg.connect(DSN).",
             )

@@ -135,7 +135,7 @@ class WireContract:
         if aggregate_type not in self.aggregates:
             known = ", ".join(sorted(self.aggregates))
             raise ConfigError(
-                f"the aggregate type {aggregate_type!r} is not in the contract, which knows {known}",
+                f"the aggregate type {aggregate_type!r} is not in the contract; its types are {known}",
                 field="aggregates",
             )
         return self.aggregates[aggregate_type]

@@ -24,7 +24,7 @@ class Lsn:
         """Read PostgreSQL's form, two hexadecimal halves with a slash: ``16/B374D848``."""
         halves = _TEXT.fullmatch(text)
         if halves is None:
-            raise ConfigError(f"{text!r} is not an LSN")
+            raise ConfigError(f"{text!r} is not an LSN, such as 0/1A2B3C4")
         return cls(int(halves[1], 16) << 32 | int(halves[2], 16))
 
     def __str__(self) -> str:

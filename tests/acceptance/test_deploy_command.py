@@ -120,7 +120,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
         ({"CDC_OUTBOX_DSN": "{dsn} dbname=nowhere"}, 1, 'database "nowhere" does not exist', "Create the database, or"),
         ({"CDC_OUTBOX_DSN": "no dsn at all"}, 2, "the DSN cannot be read", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "http://[x"}, 2, "the Connect URL is invalid", ""),
-        ({"CDC_OUTBOX_CONNECT_URL": "ftp://x"}, 2, "is not an http:// or https:// URL", ""),
+        ({"CDC_OUTBOX_CONNECT_URL": "ftp://x"}, 2, "must start with http:// or https://", ""),
         ({"CDC_OUTBOX_CONNECT_URL": "http://user:hunter2@x"}, 2, "must not contain credentials", ""),
     ],
 )

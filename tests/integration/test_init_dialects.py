@@ -252,7 +252,10 @@ def test_a_new_incarnation_starts_at_1_and_keeps_what_was_there(place: Place) ->
     before = place.query("select * from outbox order by id")
     begin = ["--new-incarnation", "--from-source", "orders.1"]
     unnamed = place.init("--new-incarnation")
-    assert (unnamed.returncode, "the table's source is orders.1: --from-source orders.1" in unnamed.stderr) == (2, True)
+    assert (
+        unnamed.returncode,
+        "the table's current source is orders.1, so add --from-source orders.1" in unnamed.stderr,
+    ) == (2, True)
     begun = place.init(*begin)
     assert (begun.returncode, begun.stdout) == (0, f"{place.outbox}: orders.1 -> orders.2\n"), begun.stderr
     again = place.init(*begin)

@@ -192,7 +192,7 @@ def test_an_event_that_cannot_be_written_is_refused_and_the_transaction_lives(
 
 
 def test_an_aggregate_type_outside_the_contract_is_refused(connection: Connection) -> None:
-    with pytest.raises(EventError, match="'order' is not in the contract, which knows metric"):
+    with pytest.raises(EventError, match="'order' is not in the contract; its types are metric"):
         Outbox(table=OutboxTable(), contract=WireContract(aggregates={"metric": SequenceMode.NONE})).add(
             connection, ORDER
         )

@@ -157,7 +157,7 @@ def test_libpqs_question_is_left_out() -> None:
     assert str(drivers.translate(psycopg.OperationalError(text))) == "connection refused"
 
 
-@pytest.mark.parametrize(("code", "hint"), [("42501", "init --grants"), ("25006", "not read-only")])
+@pytest.mark.parametrize(("code", "hint"), [("42501", "init SPEC --grants"), ("25006", "not read-only")])
 def test_a_refusal_names_what_to_do(code: str, hint: str) -> None:
     error = sqlstate.translate(code, "x")
     assert error is not None

@@ -41,7 +41,10 @@ def test_who_begins_a_new_incarnation_is_told_which_source_ends(database: Path) 
     spec.write_text(SPEC.format("orders"))
     assert run_command("init", spec, "--dsn", f"sqlite:///{database}").returncode == 0
     done = run_command("init", spec, "--new-incarnation", "--dsn", f"sqlite:///{database}")
-    assert (done.returncode, "the table's source is orders.1: --from-source orders.1" in done.stderr) == (2, True)
+    assert (
+        done.returncode,
+        "the table's current source is orders.1, so add --from-source orders.1" in done.stderr,
+    ) == (2, True)
 
 
 def test_what_was_made_begun_and_found_is_a_document(database: Path) -> None:

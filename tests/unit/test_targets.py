@@ -216,7 +216,7 @@ def test_what_strimzi_cannot_express_is_refused_with_the_reason(
 def test_what_is_not_known_is_refused_with_what_is() -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(TARGETS, "strimsi", {})
-    assert caught.value.hint == "Did you mean 'strimzi'? There are kafka-connect, strimzi."
+    assert caught.value.hint == "Did you mean 'strimzi'? Targets: kafka-connect, strimzi."
     with pytest.raises(ConfigError) as caught:
         chosen(TARGETS, "strimzi", {"conect": "x"})
     assert caught.value.hint is not None

@@ -36,7 +36,7 @@ NO_DATABASE = "Create the database, or correct its name in the DSN."
 _HINTS = {
     "25006": "Write on the primary, in a transaction that is not read-only.",
     "3D000": NO_DATABASE,
-    "42501": "`cdc-outbox init --grants` prints the privileges that each role needs.",
+    "42501": "`cdc-outbox init SPEC --grants` prints the privileges that each role needs.",
 }
 
 
