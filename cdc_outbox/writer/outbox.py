@@ -345,7 +345,7 @@ def execute_with_events(
         outbox: The outbox to write to, by default ``Outbox()``.
 
     Raises:
-        OutboxError: The connection has a transaction already, or its driver cannot open one.
+        OutboxError: The connection already has a transaction, or its driver cannot open one.
         EventError, StaleSequenceError, DuplicateEventError: As :meth:`Outbox.add_all`.
         DatabaseError: Likewise, and from the begin and the commit; exceptions of the operation pass through unchanged.
         TransactionAbortedError, TransactionEndedError: The operation swallowed an SQL error, or ended the transaction.

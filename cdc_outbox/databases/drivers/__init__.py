@@ -92,7 +92,7 @@ class TransactionDriver(Driver, Protocol):
 
         Raises:
             ConfigError: The connection is set to another isolation level, or no server accepts the time limit.
-            OutboxError: The connection has a transaction already.
+            OutboxError: The connection already has a transaction.
         """
 
     def begin(self, connection: AnyConnection) -> None:
@@ -102,7 +102,7 @@ class TransactionDriver(Driver, Protocol):
         are refused where the driver can do that.
 
         Raises:
-            OutboxError: The connection has a transaction already.
+            OutboxError: The connection already has a transaction.
         """
 
     def state(self, connection: AnyConnection) -> TransactionState:

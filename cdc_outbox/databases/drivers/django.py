@@ -214,6 +214,6 @@ def find_async(connectable: object) -> AsyncDriver:
 def _refuse_open(connection: AnyConnection) -> None:
     if connection.in_atomic_block or not connection.get_autocommit():
         raise OutboxError(
-            "the connection has a transaction already",
+            "the connection already has a transaction",
             hint="Do not change AUTOCOMMIT in the database's settings, and pass the connection outside `atomic`.",
         )

@@ -45,7 +45,7 @@ def changing_tables(connection: AnyConnection, driver: TransactionDriver) -> Ite
     """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
 
     Raises:
-        OutboxError: The connection has a transaction already.
+        OutboxError: The connection already has a transaction.
     """
     if not driver.dialect.features.undoes_ddl:
         yield
