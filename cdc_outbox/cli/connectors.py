@@ -9,7 +9,7 @@ from cdc_outbox.cli.options import read_spec
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.errors import ConnectorNotFoundError
 from cdc_outbox.spec import Spec
-from cdc_outbox.text_files.document import did_you_mean
+from cdc_outbox.text_files.document import suggestion
 
 
 def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
@@ -74,7 +74,11 @@ def refuse_unknown(name: str, there: Sequence[str]) -> None:
         ConnectorNotFoundError: It is none.
     """
     if name not in there:
-        listed = f"Existing connectors: {', '.join(there) or 'none'}."
-        raise ConnectorNotFoundError(
-            f"there is no connector {name!r}", hint=f"{did_you_mean(name, list(there))} {listed}".strip()
-        )
+        raise not_found(name, there)
+
+
+def not_found(name: str, there: Sequence[str]) -> ConnectorNotFoundError:
+    """Return the error of a connector that does not exist; the hint lists the existing ones."""
+    return ConnectorNotFoundError(
+        f"there is no connector {name!r}", hint=suggestion(name, list(there), "Existing connectors")
+    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, ManagedBy, Tls
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.text_files.document import did_you_mean
+from cdc_outbox.text_files.document import suggestion
 
 REFERENCE = re.compile(r"\$\{(env|file):([^}]+)\}")
 """What stands for a secret: a variable, or a file's text; a relative path begins where the file of contexts lies."""
@@ -171,9 +171,8 @@ class Contexts:
                 field="--context",
                 hint="Write cdc-outbox.yaml, or give the file with --contexts: docs/deploying.md.",
             )
-        offer = did_you_mean(name, list(self.known))
-        there = f"Contexts: {', '.join(sorted(self.known))}."
-        raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=f"{offer} {there}".strip())
+        hint = suggestion(name, sorted(self.known), "Contexts")
+        raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=hint)
 
 
 def host_of(dsn: str) -> str:

@@ -243,7 +243,7 @@ class _Call:
         """
         found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name), client=client)
         for finding in found:
-            steps.report("heartbeats", str(finding).removeprefix("heartbeats "))
+            steps.report("check", str(finding))
         if errors_in(tuple(found)) and self.options.earlier is None:
             raise UnpublishedEventsError(
                 f"{spec.name}: {errors_in(tuple(found))[0].message.removesuffix('.')}",

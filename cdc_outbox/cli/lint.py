@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from cdc_outbox.cli.connectors import not_found
 from cdc_outbox.cli.files import STDIN, complete_file, files_of, read_text_of, write_new
 from cdc_outbox.cli.findings import FORMATS, output_options, strict_option, tell
 from cdc_outbox.cli.options import aggregate_type_option, connect_url_option, debezium_option, new_file_option
@@ -15,7 +16,7 @@ from cdc_outbox.debezium.adopt import Adopted, adopt
 from cdc_outbox.debezium.config_texts import find_configs, find_in_text
 from cdc_outbox.debezium.lint import NEWEST, Config, Version, lint_all
 from cdc_outbox.debezium.lint.fixes import fix
-from cdc_outbox.errors import ConfigError, ConnectorNotFoundError
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.finding import Finding
 from cdc_outbox.redaction import visible
@@ -212,8 +213,7 @@ def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Con
     client = ConnectClient(cluster)
     options = client.find_config(connector)
     if options is None:
-        there = ", ".join(client.find_names()) or "none"
-        raise ConnectorNotFoundError(f"there is no connector {connector!r}; existing ones: {there}")
+        raise not_found(connector, client.find_names())
     [config], findings = find_configs(Document(name="connect", content={"name": connector, **options}), version)
     return config, findings
 

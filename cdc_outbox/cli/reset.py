@@ -211,7 +211,7 @@ def _tell(forgotten: Forgotten, consumer: str, *, was_done: bool, prints_json: b
     say(
         f"{'deleted' if was_done else 'would be deleted'}: {counted(forgotten.claims, 'claim')}, "
         f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "
-        f"{counted(forgotten.holes, 'hole')}",
+        f"{counted(forgotten.holes, 'gap')}",
         err=prints_json,
     )
     if forgotten.kept:

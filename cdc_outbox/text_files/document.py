@@ -123,6 +123,15 @@ def did_you_mean(word: str, known: Iterator[str] | list[str], *, alike: float = 
     return f"Did you mean {near!r}?" if near else ""
 
 
+def suggestion(word: str, known: list[str], noun: str) -> str:
+    """Return a hint for an unknown word: the nearest known word, if one is near, and all of them.
+
+    Args:
+        noun: What the words name, in the plural and capitalized: ``Targets``.
+    """
+    return f"{did_you_mean(word, known)} {noun}: {', '.join(known) or 'none'}.".strip()
+
+
 def nearest(word: str, known: Iterator[str] | list[str], *, alike: float = ALIKE) -> str:
     """Return the nearest known word, empty where none is near.
 

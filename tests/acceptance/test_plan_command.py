@@ -142,7 +142,7 @@ def test_of_several_specs_the_first_that_fails_ends_the_deployment(
     found = json.loads(told.stdout)["pipelines"]
     assert [each["state"] for each in found] == ["unchanged", "failed", "not tried"]
     assert found[1]["error"]["kind"] == "ConnectorInvalidError"
-    assert [step["step"] for step in found[0]["steps"][:2]] == ["preflight", "heartbeats"]
+    assert [step["step"] for step in found[0]["steps"][:2]] == ["preflight", "check"]
 
 
 @pytest.mark.parametrize(

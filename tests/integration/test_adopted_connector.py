@@ -130,4 +130,4 @@ def test_a_running_connector_moves_over_without_a_change_on_the_wire(team: Team,
 def test_a_connector_that_is_not_there_is_told_with_those_that_are(outbox_stack: Stack) -> None:
     done = run_command("adopt", "--connector", "nobody", env=connect_of(outbox_stack))
     assert (done.returncode, done.stdout) == (1, "")
-    assert "there is no connector 'nobody'; existing ones: " in done.stderr
+    assert "there is no connector 'nobody'\nhint: Existing connectors: " in done.stderr

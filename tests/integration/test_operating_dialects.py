@@ -211,7 +211,7 @@ def test_a_reset_forgets_one_aggregate_or_all_of_them(place: Place, topic: str) 
     assert "no topic still has 1 parked event" in gone
     place.query("delete from inbox_parked")
     said = run(*reset, "--aggregate=order/a", "--dry-run")[0]
-    assert said.startswith("would be deleted: 0 claims, 1 watermark, 0 parked events, 0 holes\n")
+    assert said.startswith("would be deleted: 0 claims, 1 watermark, 0 parked events, 0 gaps\n")
     document = json.loads(run(*reset, "--aggregate=order/a", "--output=json", code=2)[0])
     assert (document["kind"], document["isDryRun"], document["aggregates"]) == ("Reset", True, 1)
     run(*reset, "--aggregate=order/a", "--run-effects-again")

@@ -310,7 +310,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
     service.consume_and_commit(5)
     done = run_command(*RESET, "--consumer", service.name, env=env)
     assert done.returncode == 2
-    assert done.stdout == "would be deleted: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
+    assert done.stdout == "would be deleted: 3 claims, 1 watermark, 0 parked events, 0 gaps\n"
     assert "--run-effects-again" in done.stderr
     dry = run_command(*RESET, "--consumer", service.name, "--dry-run", env=env)
     assert (dry.returncode, dry.stdout, dry.stderr) == (0, done.stdout, "")
@@ -321,7 +321,7 @@ def test_a_reset_forgets_nothing_unless_it_is_told_that_effects_run_again(
 
     done = run_command(*RESET, "--consumer", service.name, "--run-effects-again", env=env)
     assert done.returncode == 0
-    assert done.stdout == "deleted: 3 claims, 1 watermark, 0 parked events, 0 holes\n"
+    assert done.stdout == "deleted: 3 claims, 1 watermark, 0 parked events, 0 gaps\n"
     assert replay(service) == {Fate.DUPLICATE: 2, Fate.APPLIED: 3}
     assert service.effects()[5:] == effects_of(3)
     assert replay(service) == {Fate.DUPLICATE: 5}
@@ -337,7 +337,7 @@ def test_a_reset_of_everything_forgets_what_is_parked_too_for_it_comes_again(
     another = Service(service.pipeline)
     assert replay(another) == {Fate.PARKED: 2, Fate.APPLIED: 2}
     done = run_command("reset", "orders.yaml", "--consumer", service.name, "--all", "--run-effects-again", env=env)
-    assert done.stdout == "deleted: 2 claims, 2 watermarks, 2 parked events, 0 holes\n"
+    assert done.stdout == "deleted: 2 claims, 2 watermarks, 2 parked events, 0 gaps\n"
     assert replay(another) == {Fate.WAITING: 2, Fate.DUPLICATE: 2}
     assert missing.sequence == 1
     assert replay(service) == {Fate.PARKED: 2, Fate.APPLIED: 2}

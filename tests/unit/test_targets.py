@@ -220,7 +220,7 @@ def test_what_is_not_known_is_refused_with_what_is() -> None:
     with pytest.raises(ConfigError) as caught:
         chosen(TARGETS, "strimzi", {"conect": "x"})
     assert caught.value.hint is not None
-    assert caught.value.hint.startswith("Did you mean 'connect'? Its settings are connect, kafka")
+    assert caught.value.hint.startswith("Did you mean 'connect'? Its settings: connect, kafka")
 
 
 def test_a_plugins_version_stands_where_strimzi_has_it() -> None:

@@ -9,7 +9,7 @@ from cdc_outbox.debezium.render.options import RenderedOption
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import hides
 from cdc_outbox.spec import Spec
-from cdc_outbox.text_files.document import did_you_mean
+from cdc_outbox.text_files.document import suggestion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +78,10 @@ def chosen(targets: Mapping[str, Target], name: str, settings: Mapping[str, str]
     """
     target = targets.get(name)
     if target is None:
-        hint = f"{did_you_mean(name, list(targets))} Targets: {', '.join(targets)}.".strip()
+        hint = suggestion(name, list(targets), "Targets")
         raise ConfigError(f"there is no target {name!r}", field="--target", hint=hint)
     for setting in settings:
         if setting not in target.settings:
-            known = ", ".join(target.settings) or "none"
-            hint = f"{did_you_mean(setting, list(target.settings))} Its settings are {known}.".strip()
+            hint = suggestion(setting, list(target.settings), "Its settings")
             raise ConfigError(f"the target {name} has no setting {setting!r}", field="--target-option", hint=hint)
     return target
