@@ -11,7 +11,7 @@ from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
 from cdc_outbox.connect.cluster import ManagedBy
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import shows_password
-from cdc_outbox.text_files.document import Document, did_you_mean, read_text_file
+from cdc_outbox.text_files.document import Document, JsonValue, did_you_mean, read_text_file
 from cdc_outbox.text_files.yaml_text import read_yaml
 
 
@@ -239,7 +239,7 @@ def _texts(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
             yield path, value
 
 
-def _at(document: Document, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - YAML
+def _at(document: Document, path: tuple[str, ...]) -> JsonValue:
     found = document.content
     for key in path:
         if not isinstance(found, Mapping):

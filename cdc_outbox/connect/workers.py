@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from http.client import IncompleteRead
-from typing import Any
 
 import requests
 from requests.auth import AuthBase
@@ -23,6 +22,7 @@ from cdc_outbox.errors import (
     RebalanceError,
 )
 from cdc_outbox.redaction import SecretRedactor
+from cdc_outbox.text_files.document import JsonValue
 
 CONFLICT = 409
 _JETTY = b"HTTP ERROR 404"
@@ -64,7 +64,7 @@ class Workers:
         """Close the connections."""
         self._session.close()
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+    def ask(self, method: str, path: str, body: object = None) -> JsonValue:
         """Return the answer; what passes by itself is waited for, as long as the cluster's patience goes.
 
         Raises:
@@ -92,7 +92,7 @@ class Workers:
 
         return wait
 
-    def ask_once(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - JSON
+    def ask_once(self, method: str, path: str, body: object = None) -> JsonValue:
         """Return the answer of the first worker that gives one; what must not be done twice is asked of one alone.
 
         Raises:
@@ -109,7 +109,7 @@ class Workers:
                 if asked == len(self._urls) or method == "POST":
                     raise
 
-    def ask_first(self, method: str, path: str, body: object, *, seconds: float) -> Any:  # noqa: ANN401 - JSON
+    def ask_first(self, method: str, path: str, body: object, *, seconds: float) -> JsonValue:
         """Return the answer of one worker, which may take at most so long.
 
         Raises:
@@ -118,7 +118,9 @@ class Workers:
         hurried = replace(self.cluster.timings, answer_seconds=min(seconds, self.cluster.timings.answer_seconds))
         return self._ask_worker(self._urls[0], method, path, body, hurried)
 
-    def _ask_worker(self, worker: str, method: str, path: str, body: object, timings: Timings | None = None) -> Any:  # noqa: ANN401 - JSON
+    def _ask_worker(
+        self, worker: str, method: str, path: str, body: object, timings: Timings | None = None
+    ) -> JsonValue:
         url, tls, timings = worker + path, self.cluster.tls, timings or self.cluster.timings
         try:
             answer = self._session.request(
@@ -189,7 +191,7 @@ def _broke_off(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, ends) or _broke_off(error.__context__))
 
 
-def _parsed(content: bytes, status: int, url: str) -> Any:  # noqa: ANN401 - JSON
+def _parsed(content: bytes, status: int, url: str) -> JsonValue:
     if not content:
         return None
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from cdc_outbox.debezium.config import NEWEST, Config, Version
 from cdc_outbox.finding import Finding, Location
-from cdc_outbox.text_files.document import Document, Path
+from cdc_outbox.text_files.document import Document, JsonValue, Path
 from cdc_outbox.text_files.json_text import read_json
 from cdc_outbox.text_files.properties_text import looks_like_properties, read_properties
 
@@ -68,7 +68,7 @@ def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[li
     return spec_config(document, version)
 
 
-def _is_spec(content: Any) -> bool:  # noqa: ANN401 - what a document holds
+def _is_spec(content: JsonValue) -> bool:
     """Return whether YAML looks like a spec."""
     return isinstance(content, dict) and not _SPEC_KEYS.isdisjoint(content)
 
@@ -113,7 +113,7 @@ def find_configs(document: Document, version: Version = NEWEST) -> tuple[list[Co
     return configs, reader.findings
 
 
-def is_config(content: Any) -> bool:  # noqa: ANN401 - what a document holds
+def is_config(content: JsonValue) -> bool:
     """Return whether YAML contains connector configurations, and not a spec."""
     match content:
         case list():
@@ -133,7 +133,7 @@ class _Reading:
         self._version = version
         self.findings: list[Finding] = []
 
-    def configs(self, content: Any, path: Path) -> Iterator[Config]:  # noqa: ANN401 - what a document holds
+    def configs(self, content: JsonValue, path: Path) -> Iterator[Config]:
         match content:
             case list():
                 for index, item in enumerate(content):
@@ -162,7 +162,7 @@ class _Reading:
         locations = InDocument(self._document, path, aliases)
         return Config(name=name, options=texts, locations=locations, version=self._version)
 
-    def _strimzi(self, options: Any, spec: Any, resource: Any, path: Path) -> Config:  # noqa: ANN401
+    def _strimzi(self, options: JsonValue, spec: JsonValue, resource: JsonValue, path: Path) -> Config:
         within, meta = (*path, "spec"), resource.get("metadata")
         texts = dict(self._texts(options, (*within, "config")))
         aliases: dict[str, Path] = {"name": (*path, "metadata", "name")}

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from cdc_outbox.errors import EventError
+from cdc_outbox.text_files.document import JsonValue
 
 _INT32, _INT64 = 2**31, 2**63
 _NULL = "null"
@@ -31,7 +32,7 @@ def check(text: str) -> str:
     return stripped
 
 
-def _shape(value: Any) -> Hashable:  # noqa: ANN401 - whatever JSON can express
+def _shape(value: JsonValue) -> Hashable:
     """Return what determines Connect's schema of a value."""
     match value:
         case None:

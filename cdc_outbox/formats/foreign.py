@@ -21,6 +21,7 @@ from cdc_outbox.formats import cloudevents, payload
 from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.envelope import PAYLOAD
 from cdc_outbox.message import Message
+from cdc_outbox.text_files.document import JsonValue
 
 _CONNECT_TYPE = re.compile("int(8|16|32|64)|float|double|boolean|string|bytes|array|map|struct")
 _CLOUD_EVENT = {
@@ -107,7 +108,7 @@ def _plain(octets: bytes | None) -> bytes | None:
         return octets
 
 
-def _revealed(content: Any) -> Any:  # noqa: ANN401 - whatever JSON can express
+def _revealed(content: JsonValue) -> JsonValue:
     if not _has_schema(content):
         return _underneath(content)
     schema, held = content["schema"], content["payload"]
@@ -116,7 +117,7 @@ def _revealed(content: Any) -> Any:  # noqa: ANN401 - whatever JSON can express
     return _underneath(_as_json(held))
 
 
-def _underneath(content: object) -> Any:  # noqa: ANN401
+def _underneath(content: object) -> JsonValue:
     """Return the object or the list that a text holds, however often it was encoded, ``None`` for an empty text."""
     if not isinstance(content, str):
         return content
@@ -128,7 +129,7 @@ def _underneath(content: object) -> Any:  # noqa: ANN401
     return held if isinstance(held, (dict, list)) else content if content.strip() else None
 
 
-def _as_json(content: object) -> Any:  # noqa: ANN401
+def _as_json(content: object) -> JsonValue:
     """Return what a text says as JSON, or the text if it is none."""
     if not isinstance(content, str):
         return content
@@ -138,7 +139,7 @@ def _as_json(content: object) -> Any:  # noqa: ANN401
         return content
 
 
-def _json_or_none(octets: bytes) -> Any:  # noqa: ANN401
+def _json_or_none(octets: bytes) -> JsonValue:
     try:
         return payload.decode(octets)
     except ValueError:

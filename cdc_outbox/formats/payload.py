@@ -27,6 +27,7 @@ from typing import Any, Final, final
 from uuid import UUID
 
 from cdc_outbox.errors import EventError
+from cdc_outbox.text_files.document import JsonValue
 
 _NO_STRING_KEY = "the payload is not JSON: a key is not a string"
 _LONE_SURROGATE = "the payload contains a lone surrogate"
@@ -50,7 +51,7 @@ TOMBSTONE: Final = Tombstone()
 """The payload of an event that becomes a message without a value, so that compaction forgets its key."""
 
 
-def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa: ANN401 - whatever JSON can express
+def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa: ANN401 - models of any library
     """Return the payload as the outbox stores it: JSON text that every reader understands alike.
 
     A ``str`` is JSON text already; it is checked and returned verbatim. Bytes are returned as they are, for a
@@ -89,7 +90,7 @@ def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa
     raise refusal
 
 
-def decode(value: bytes) -> Any:  # noqa: ANN401 - whatever JSON can express
+def decode(value: bytes) -> JsonValue:
     """Return what the JSON text says.
 
     Raises:
@@ -105,7 +106,7 @@ def decode(value: bytes) -> Any:  # noqa: ANN401 - whatever JSON can express
         raise ValueError("not UTF-8") from error
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - whatever people put into payloads
+def _plain(value: object) -> JsonValue:
     """Return something nearer to JSON, one step; the encoder asks again for what is inside."""
     match value:
         case Enum():
@@ -124,7 +125,7 @@ def _plain(value: object) -> Any:  # noqa: ANN401 - whatever people put into pay
             return _fields(value)
 
 
-def _fields(value: Any) -> Any:  # noqa: ANN401 - models of any library
+def _fields(value: Any) -> JsonValue:  # noqa: ANN401 - models of any library
     """Return what a model holds. Known by their marks, so that no library is needed that the caller does not use."""
     kind = type(value)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdc_outbox.errors import ConfigError, EventError
 from cdc_outbox.event import Event
 from cdc_outbox.formats import payload
+from cdc_outbox.text_files.document import JsonValue
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -90,7 +91,7 @@ class EventSchemas:
         return None
 
 
-def _compiled(key: Key, schema: Any) -> "Draft202012Validator":  # noqa: ANN401 - it is checked here
+def _compiled(key: Key, schema: JsonValue) -> "Draft202012Validator":
     # Imported here because it takes longer than everything else that a writer imports, and most have no schemas.
     from jsonschema import Draft202012Validator  # noqa: PLC0415
     from jsonschema.exceptions import SchemaError  # noqa: PLC0415

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.finding import Finding, Location, Severity
@@ -19,6 +19,8 @@ _HALVES = re.compile(r"[\ud800-\udfff]")
 
 Path = tuple[str | int, ...]
 
+JsonValue: TypeAlias = Any
+"""What JSON or YAML can express. Callers check its type."""
 
 YAML_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 """Small words that YAML reads as something else than text."""

@@ -14,6 +14,7 @@ from yaml.reader import ReaderError
 from cdc_outbox.text_files.document import (
     YAML_WORDS,
     Document,
+    JsonValue,
     Path,
     RefusedTextError,
     Span,
@@ -98,7 +99,7 @@ def _refuse_references(text: str) -> None:
             raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
-def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> Any:  # noqa: ANN401 - YAML's own variety
+def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> JsonValue:
     start, end = node.start_mark.index, node.end_mark.index
     lines.setdefault(path, node.start_mark.line + 1)
     spans[path] = Span(start, start, start, end)

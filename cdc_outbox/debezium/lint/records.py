@@ -1,7 +1,6 @@
 """Records that a connector passes to its transforms: a row change, a logical message, a heartbeat. Pure."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cdc_outbox.contract.placements import PlacementKind
 from cdc_outbox.debezium.event_router import (
@@ -15,6 +14,7 @@ from cdc_outbox.debezium.event_router import (
     LogicalName,
 )
 from cdc_outbox.debezium.event_router.record import ENVELOPE_SUFFIX
+from cdc_outbox.text_files.document import JsonValue
 
 _FIELDS = frozenset({"before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"})
 STRUCTURE = ConnectSchema(type=ConnectType.STRUCT)
@@ -56,7 +56,7 @@ def fields_of(value: object) -> frozenset[str] | None:
     return None
 
 
-def with_fields(value: Any, fields: frozenset[str]) -> Any:  # noqa: ANN401 - a key or a value of a record
+def with_fields(value: JsonValue, fields: frozenset[str]) -> JsonValue:
     """Return a structure with these fields if its fields were known."""
     if isinstance(value, EnvelopeChange):
         return replace(value, fields=fields, connector_time_ms=value.connector_time_ms if "ts_ms" in fields else None)

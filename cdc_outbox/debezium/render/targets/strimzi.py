@@ -12,6 +12,7 @@ from cdc_outbox.debezium.render.options import RenderedOption
 from cdc_outbox.debezium.render.targets.model import Pipeline, Target
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import REFERENCE, visible
+from cdc_outbox.text_files.document import JsonValue
 
 API_VERSION = "kafka.strimzi.io/v1"
 TO_FILL_IN = "cdc-outbox/fill-in"
@@ -58,7 +59,7 @@ def _render(pipeline: Pipeline, settings: Mapping[str, str]) -> str:
     return _comment(pipeline, settings) + written
 
 
-def _quoted(value: object) -> Any:  # noqa: ANN401 - any value of YAML's
+def _quoted(value: object) -> JsonValue:
     match value:
         case str():
             return _Text(value)
