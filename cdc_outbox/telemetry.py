@@ -6,16 +6,22 @@ pays a look into a dictionary for each event.
 
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.message import Message
 from cdc_outbox.redaction import shortened
+
+if TYPE_CHECKING:
+    from opentelemetry.propagators.textmap import TextMapPropagator
+    from opentelemetry.trace import Link, Tracer, TracerProvider
+
 
 _log = logging.getLogger(__name__)
 
@@ -189,7 +195,7 @@ class OpenTelemetrySpans:
         provider: The global one by default, looked for at each event, so that it may be set late.
     """
 
-    def __init__(self, provider: Any = None) -> None:  # noqa: ANN401 - opentelemetry's own
+    def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
 
     def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
@@ -241,7 +247,7 @@ class HandlerTelemetry:
             self._telemetry.metrics.measure(name, *values, consumer=self._consumer, type=event_type)
 
 
-def running_provider() -> Any:  # noqa: ANN401 - opentelemetry's own
+def running_provider() -> "TracerProvider | None":
     """Return the tracer provider of this process's SDK, or ``None`` where there is none."""
     trace: Any = sys.modules.get("opentelemetry.trace")
     if trace is None:
@@ -252,13 +258,13 @@ def running_provider() -> Any:  # noqa: ANN401 - opentelemetry's own
 
 
 @lru_cache(maxsize=4)
-def tracer_of(provider: Any) -> Any:  # noqa: ANN401 - opentelemetry's own
+def tracer_of(provider: "TracerProvider") -> "Tracer":
     """Return this package's tracer."""
     return provider.get_tracer("cdc_outbox")
 
 
 @contextmanager
-def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # noqa: ANN401 - opentelemetry's own
+def _span(tracer: "Tracer", consumer: str, arrivals: Sequence[Arrival]) -> Iterator[None]:
     trace: Any = sys.modules["opentelemetry.trace"]
     topics = {message.topic for _, message in arrivals}
     destination: _Attributes = {"messaging.destination.name": topics.pop()} if len(topics) == 1 else {}
@@ -290,7 +296,7 @@ def _span(tracer: Any, consumer: str, arrivals: Sequence[Arrival]) -> Any:  # no
             raise
 
 
-def _links(trace: Any, arrivals: Sequence[Arrival]) -> list[Any]:  # noqa: ANN401 - opentelemetry's own
+def _links(trace: ModuleType, arrivals: Sequence[Arrival]) -> "list[Link]":
     """Return a link to the span under which each event was written, where it says so."""
     alone = len(arrivals) == 1
     made = []
@@ -319,5 +325,8 @@ def _of_one(event: RecordedEvent, message: Message) -> _Attributes:
 
 
 @lru_cache(maxsize=1)
-def _propagator() -> Any:  # noqa: ANN401 - opentelemetry's own
-    return import_module("opentelemetry.trace.propagation.tracecontext").TraceContextTextMapPropagator()
+def _propagator() -> "TextMapPropagator":
+    found: TextMapPropagator = import_module(
+        "opentelemetry.trace.propagation.tracecontext"
+    ).TraceContextTextMapPropagator()
+    return found

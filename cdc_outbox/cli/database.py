@@ -89,7 +89,7 @@ def dialect_of(dsn: str) -> Dialect:
     return _SCHEMES[scheme]
 
 
-def _open(dsn: str, dialect: Dialect) -> Any:  # noqa: ANN401 - the driver's own
+def _open(dsn: str, dialect: Dialect) -> AnyConnection:
     with _driver_of(dialect) as driver:
         return driver.connect(dsn)
 

@@ -130,7 +130,7 @@ class Session:
         self._connection, self._database, self._compared_at = connection, database, -math.inf
         return database
 
-    async def _connected(self) -> Any:  # noqa: ANN401
+    async def _connected(self) -> AnyConnection:
         try:
             opened = self._connect()
             return await opened if isawaitable(opened) else opened

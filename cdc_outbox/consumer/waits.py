@@ -5,16 +5,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 _GLANCE_SECONDS = 0.05
 """How long one who waits may take to notice that it is to stop."""
+
+ResultT = TypeVar("ResultT")
 
 
 class Waits(Protocol):
     """What waiting is: for the thread, or for the event loop."""
 
-    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., ResultT], *arguments: object) -> ResultT:
         """Call what may block for a while."""
 
     async def sleep(self, seconds: float) -> None:
@@ -27,7 +29,7 @@ class Blocking:
     def __init__(self, stopping: threading.Event) -> None:
         self._stopping = stopping
 
-    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., ResultT], *arguments: object) -> ResultT:
         """Call it here."""
         return function(*arguments)
 
@@ -48,7 +50,7 @@ class Yielding:
     def __init__(self, stopping: asyncio.Event) -> None:
         self._stopping = stopping
 
-    async def call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+    async def call(self, function: Callable[..., ResultT], *arguments: object) -> ResultT:
         """Call it in a thread, and wait for its end when cancelled too: what comes next uses the same client."""
         work = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
         try:

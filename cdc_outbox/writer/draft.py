@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from cdc_outbox.contract.wire import WireContract
@@ -20,6 +20,10 @@ from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.formats.payload import TOMBSTONE
 from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.telemetry import running_provider, tracer_of
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import SpanContext
+
 
 MAX_AGGREGATE_ID_BYTES = 1_000
 """The keys of head table and inbox hold it beside three shorter texts, and an index entry of PostgreSQL's takes 2,704
@@ -251,7 +255,7 @@ def traced(draft: Draft, table: OutboxTable, contract: WireContract | None) -> D
     return _with_headers(draft, table, _as_headers(context)) if context.is_valid else draft
 
 
-def _as_headers(context: Any) -> dict[str, str]:  # noqa: ANN401 - opentelemetry's own
+def _as_headers(context: "SpanContext") -> dict[str, str]:
     """Write a span's context as W3C has it; a sampler's refusal travels too."""
     parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
     state = context.trace_state.to_header()

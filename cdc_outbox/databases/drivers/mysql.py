@@ -68,7 +68,7 @@ _IN_TRANSACTION = 0x0001
 """A bit of the status that the server sends with each answer; PyMySQL shows it."""
 
 
-def connect(url: str) -> Any:  # noqa: ANN401 - a connection of PyMySQL's
+def connect(url: str) -> AnyConnection:
     """Open a connection of PyMySQL's in autocommit mode.
 
     Args:
@@ -231,7 +231,7 @@ def _package(connectable: object) -> str | None:
     return next((_PLACES[name] for name in names if name in _PLACES), None)
 
 
-def _connection(connectable: object) -> Any:  # noqa: ANN401
+def _connection(connectable: object) -> AnyConnection:
     """Return a cursor's connection, or the connection that it is itself."""
     return getattr(connectable, "connection", connectable)
 
@@ -240,7 +240,7 @@ def _is_mariadb(connection: AnyConnection) -> bool:
     return "mariadb" in connection.get_server_info().lower()
 
 
-def _text(value: object) -> Any:  # noqa: ANN401 - any column's
+def _text(value: object) -> object:
     """Undo ``use_unicode=False``. A parked message, or an adopted table's id, may be bytes that are no text."""
     if not isinstance(value, bytes):
         return value

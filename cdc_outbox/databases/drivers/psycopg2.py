@@ -1,7 +1,6 @@
 """psycopg2."""
 
 from contextlib import suppress
-from typing import Any
 
 import psycopg2
 from psycopg2.extensions import (
@@ -148,5 +147,5 @@ def sqlstate_of(error: BaseException) -> str:
 _DRIVER = Psycopg2()
 
 
-def _connection(connectable: Connectable) -> Any:  # noqa: ANN401 - its stubs miss some of what it has
+def _connection(connectable: Connectable) -> AnyConnection:
     return connectable.connection if isinstance(connectable, Cursor) else connectable

@@ -338,7 +338,7 @@ _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
 
 
-def _called(connectable: object) -> Any:  # noqa: ANN401 - each kind yields its own
+def _called(connectable: object) -> drivers.AnyConnection:
     """Return the session that a registry of sessions has for this thread or task."""
     return connectable() if isinstance(connectable, scoped_session | async_scoped_session) else connectable
 
@@ -371,7 +371,7 @@ def _dialect(connectable: Connectable) -> Dialect:
         ) from error
 
 
-def _in_transaction(raw: Any) -> TransactionState:  # noqa: ANN401 - of sqlite3 or aiosqlite
+def _in_transaction(raw: drivers.AnyConnection) -> TransactionState:
     with suppress(ValueError, sqlite3.Error):  # it was closed
         return TransactionState.OPEN if raw.in_transaction else TransactionState.ENDED
     return TransactionState.ENDED
