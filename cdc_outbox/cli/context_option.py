@@ -180,7 +180,7 @@ _option = click.Option(
 contexts_option = click.Option(
     ["--contexts"],
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     is_eager=True,
     expose_value=False,
     callback=_note_file,

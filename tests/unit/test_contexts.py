@@ -215,6 +215,13 @@ def test_the_command_line_counts_before_a_named_context_and_that_before_variable
 
 
 @pytest.mark.usefixtures("here")
+def test_a_named_file_of_contexts_must_exist_even_if_no_option_needs_it() -> None:
+    given = ("--dsn=dbname=y", "--connect-url=http://a:1", "--bootstrap-servers=b:1")
+    assert shown("--contexts=cdc-outbox.yaml", *given) == "dbname=y http://a:1 30 b:1"
+    assert "File 'nowhere.yaml' does not exist." in shown("--contexts=nowhere.yaml", *given)
+
+
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
