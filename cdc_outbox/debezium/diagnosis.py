@@ -155,6 +155,11 @@ KNOWN_FAILURES = (
         "Configure the certificate authority on the worker: database.sslrootcert, or ssl.truststore.location.",
     ),
     _known(
+        r"(?:value is invalid: |UnknownHostException:? ?)\$\{[^}\s]*(?:\s|$)",
+        "A reference in the configuration has no closing brace, so the worker does not resolve it.",
+        "Add the brace, as in ${env:NAME}.",
+    ),
+    _known(
         r"Could not (?:find|load) (?:value for )?.*config provider|ConfigProvider|Failed to resolve.*\$\{"
         r"|not resolve(?:d)? variable|(?:value is invalid: |UnknownHostException:? ?)\$\{",
         "A reference in the configuration cannot be resolved: the worker lacks the config provider, the variable or "

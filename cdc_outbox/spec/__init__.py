@@ -121,7 +121,7 @@ def parse_spec(text: str | Document, *, name: str = "spec") -> Spec:
         document.findings
         or tuple(schema_findings(document, spec_schema()))
         or tuple(_secrets(document))
-        or tuple(_dead_references(document))
+        or tuple(_unresolved_references(document))
     )
     if not findings:
         try:
@@ -233,12 +233,15 @@ def _secrets(document: Document) -> Iterator[Finding]:
         yield document.error("SP105", ("database", "connection_string"), message, remedy)
 
 
-def _dead_references(document: Document) -> Iterator[Finding]:
-    """Yield references without a config provider, which Connect passes on as they stand."""
+def _unresolved_references(document: Document) -> Iterator[Finding]:
+    """Yield references that Connect passes on as they stand: without a config provider, or without their end."""
     for key, value in document.content["database"].items():
         for name in re.findall(r"\$\{([^}:]*)\}", str(value)):
             message = f"database.{key} has ${{{name}}}, which names no config provider, so Connect does not resolve it."
             yield document.error("SP104", ("database", key), message, f"Write ${{env:{name}}}.")
+        if re.search(r"\$\{[^}]*$", str(value)):
+            message = f"database.{key} has a reference without a closing brace, so Connect does not resolve it."
+            yield document.error("SP104", ("database", key), message, "Add the brace, as in ${env:NAME}.")
 
 
 def _outbox(outbox: Mapping[str, Any], kind: DatabaseKind) -> tuple[OutboxTable, Mapping[str, str | None]]:

@@ -53,6 +53,7 @@ CASES = (
     case("CC120", "database.port", "99999999999"),
     case("CC120", "slot.drop.on.stop", "yes"),
     case("CC121", "database.password", "${file:/run/secrets/password}"),
+    case("CC121", "database.user", "${env:USER"),
     case("CC118", "snapshot.mode", "custom"),
     case("CC118", "signal.enabled.channels", "source, kafka"),
     case("CC118", "notification.enabled.channels", "sink", DatabaseKind.MYSQL),

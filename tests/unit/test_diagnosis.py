@@ -61,6 +61,11 @@ CASES = (
         "cannot be resolved",
         "the variable",
     ),
+    (
+        "The 'database.hostname' value is invalid: ${env:HOST has invalid format (only",
+        "no closing brace",
+        "Add the brace",
+    ),
     (f"{CONNECT}Field 'ts' is not of type INT64", "timestamp column", "timestamp without time zone"),
     (f"{CONNECT}Failed to write connector configuration to Kafka: ", "its own topics", "config.storage.topic"),
     ("Error writing connector configuration to Kafka", "its own topics", "config.storage.topic"),

@@ -138,6 +138,12 @@ def test_a_reference_without_a_provider_is_refused(key: str) -> None:
     assert finding.endswith("Write ${env:PLACE}.")
 
 
+def test_a_reference_without_its_closing_brace_is_refused() -> None:
+    [finding] = findings(MINIMAL.replace("host: localhost", 'host: "${env:HOST"'))
+    assert ":5 database.host: error SP104: database.host has a reference without a closing brace" in finding
+    assert finding.endswith("Add the brace, as in ${env:NAME}.")
+
+
 @pytest.mark.parametrize("password", ['"${env:X}hunter2}"', '"${hunter2}"', '"${env:X}\\n"'])
 def test_what_only_looks_like_a_reference_is_a_secret(password: str) -> None:
     [finding] = findings(MINIMAL.replace("${env:PASSWORD}", password))

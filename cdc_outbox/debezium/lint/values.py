@@ -17,6 +17,7 @@ _LEAST = {"tasks.max": 1, "heartbeat.interval.ms": 0}
 _CREATED = re.compile(r"topic\.creation\.[^.]+\.(partitions|replication\.factor)")
 _WITHOUT_KEY = re.compile(r"\$\{(file|dir|directory):([^:}]*)\}")
 """A reference to Kafka's file or directory provider with one part only, which has a path and no key."""
+_WITHOUT_END = re.compile(r"\$\{[\w-]+:[^}]*$")
 _LISTS = re.compile(r"(database|schema|table|collection|column|message\.prefix)\.(include|exclude)\.list")
 
 
@@ -47,8 +48,11 @@ def _is_whole(value: str, bits: int) -> bool:
 
 
 @book.rule("CC121", ERROR)
-def reference_without_a_key(config: Config) -> Hits:
+def incomplete_reference(config: Config) -> Hits:
     for option in config.options:
+        if _WITHOUT_END.search(config.get(option)):
+            message = f"{option} is not resolved: it has a reference without a closing brace."
+            yield Hit(option, message, "Add the brace, as in ${env:NAME}.")
         found = _WITHOUT_KEY.search(config.get(option))
         if found:
             message = f"{option} is not resolved: a reference to the provider {found[1]} needs a path and a key."
