@@ -93,8 +93,11 @@ def _names(files: Iterable[str]) -> Iterator[str]:
             yield name
 
 
-def read_configs(name: str, version: Version) -> tuple[list[Config], list[Finding]]:
+def read_configs(name: str, version: Version, *, takes_specs: bool = True) -> tuple[list[Config], list[Finding]]:
     """Return the configurations in a file, or in standard input, and what keeps it from having any.
+
+    Args:
+        takes_specs: Whether a spec counts as the configuration that it renders to.
 
     Raises:
         ConfigError: It cannot be read.
@@ -102,7 +105,7 @@ def read_configs(name: str, version: Version) -> tuple[list[Config], list[Findin
     text, called = read_text_of(name), "stdin" if name == STDIN else name
     if text is None:
         return [], [Document(name=called).error("CC002", (), "not UTF-8.", "Save it as UTF-8.")]
-    return find_in_text(text, name=called, version=version)
+    return find_in_text(text, name=called, version=version, takes_specs=takes_specs)
 
 
 def _rewrite(name: str, version: Version) -> None:
@@ -194,7 +197,7 @@ def _find(
     if connector is None and config != STDIN and not Path(config).exists():
         hint = f"For a connector in Kafka Connect: --connector {visible(config)}"
         raise ConfigError(f"there is no file {visible(config)!r}", hint=hint)
-    found, findings = read_configs(config, version)
+    found, findings = read_configs(config, version, takes_specs=False)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):
         return (None if findings else found[0]), findings
     named = [each for each in found if each.name == connector]

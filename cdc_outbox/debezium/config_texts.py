@@ -47,11 +47,14 @@ def read_text(text: str, *, name: str) -> Document:
     return read_yaml(text, name=name, several=True)
 
 
-def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[list[Config], list[Finding]]:
+def find_in_text(
+    text: str, *, name: str, version: Version = NEWEST, takes_specs: bool = True
+) -> tuple[list[Config], list[Finding]]:
     """Return the configurations in a text, and what keeps it from having any; it never raises.
 
     Args:
         name: What findings call it; as for :func:`read_text`.
+        takes_specs: Whether a spec counts as the configuration that it renders to.
     """
     document = read_text(text, name=name)
     if document.findings:
@@ -62,6 +65,9 @@ def find_in_text(text: str, *, name: str, version: Version = NEWEST) -> tuple[li
     if not _is_spec(document.content):
         message = "the file contains neither a spec nor a connector configuration."
         return [], [document.error("CC003", (), message, _TEMPLATE if "{{" in text else _SUPPORTED)]
+    if not takes_specs:
+        message = "the file is a spec, not a connector configuration."
+        return [], [document.error("CC003", (), message, "`cdc-outbox render` prints the configuration of a spec.")]
     # JSON does without YAML, and both without the spec's JSON Schema, which takes longest to import.
     from cdc_outbox.debezium.render.spec_config import spec_config  # noqa: PLC0415
 

@@ -5,6 +5,7 @@ import pytest
 
 from tests.support.commands import run_command
 from tests.support.foreign_connector import FOREIGN, FOREIGN_SPEC, SECRET
+from tests.support.specs import MINIMAL
 
 
 def run(*arguments: str | Path, text: str | bytes = "") -> tuple[int, str, str]:
@@ -41,6 +42,7 @@ def test_what_is_not_carried_over_is_exit_code_3_and_the_spec_is_written_all_the
         (b"\xff", "CC002"),
         ("x" * 2_000_000, "SP001"),
         ('{"name": "x", "connector.class": "FileStreamSinkConnector"}', "CC957"),
+        (MINIMAL, "CC003: the file is a spec, not a connector configuration. `cdc-outbox render` prints"),
         (json.dumps([FOREIGN, {**FOREIGN, "name": "other"}]), "stdin has orders-connector, other"),
     ],
 )
