@@ -22,6 +22,8 @@ from cdc_outbox.finding import Finding
 from cdc_outbox.redaction import visible
 from cdc_outbox.text_files.document import Document
 
+_UNREADABLE = {"CC002", "CC003", "SP001"}
+"""Findings about files of which nothing was checked."""
 _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 
 
@@ -49,8 +51,8 @@ def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debe
     those kinds. Each captured table is checked with a typical row, through filters, predicates and transforms to its
     topic. Several files are also compared with each other: same slot, same prefix, same server id.
 
-    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be read; with --strict also 3,
-    warnings but no errors. Notes never change the exit code.
+    Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be read, or is neither a spec
+    nor a connector configuration; with --strict also 3, warnings but no errors. Notes never change the exit code.
 
     --fix renames options that have a new name, removes options without effect, adds the event type to the headers if it
     is not read, and sets the plugin pgoutput if none is set. Each fix is reported on stderr; all other lines stay as
@@ -76,7 +78,8 @@ def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debe
         configs += found
         findings += refused
     findings += lint_all(configs)
-    return tell(findings, output=output, strict=strict)
+    code = tell(findings, output=output, strict=strict)
+    return ExitCode.USAGE if any(finding.code in _UNREADABLE for finding in findings) else code
 
 
 def line_of(release: str | None) -> Version:

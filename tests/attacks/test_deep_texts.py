@@ -85,5 +85,5 @@ def test_the_place_of_too_many_levels_is_told() -> None:
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 20_000], ids=["brackets", "objects"])
 def test_commands_refuse_what_is_nested_without_end(text: str) -> None:
-    assert run_command("lint", "-", text=text).returncode == 1
+    assert run_command("lint", "-", text=text).returncode == 2
     assert run_command("simulate", ORDERS, "--row", text).returncode == 2
