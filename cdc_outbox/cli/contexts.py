@@ -48,6 +48,10 @@ class Databases:
             )
         return self.resolve(found)
 
+    def has(self, pipeline: str) -> bool:
+        """Return whether the context has a DSN for a pipeline."""
+        return self.default is not None or pipeline in self.by_pipeline
+
     def find(self, pipeline: str) -> str | None:
         """Return a pipeline's, ``None`` where :meth:`of` raises."""
         with suppress(ConfigError):

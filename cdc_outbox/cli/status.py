@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import ExitCode, document, in_columns, say
+from cdc_outbox.cli.output import ExitCode, document, exit_code_of, in_columns, say
 from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, ProbeResult, probe
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.times import Duration
@@ -33,7 +34,7 @@ from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.debezium.render import owes_rows
-from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConnectorNotFoundError
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.redaction import visible
@@ -42,6 +43,32 @@ from cdc_outbox.spec import Spec
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"
 _LOG = logging.getLogger(__name__)
+
+
+class _Unread:
+    """The parts of the report that could not be read."""
+
+    def __init__(self) -> None:
+        self._errors: list[CdcOutboxError] = []
+
+    def add(self, text: str, error: CdcOutboxError) -> None:
+        """Report a part."""
+        say(visible(text), err=True)
+        self._errors.append(error)
+
+    @contextmanager
+    def reading(self, name: str, what: str) -> Iterator[None]:
+        """Report a part of a connector if reading it fails; the others are shown all the same."""
+        try:
+            yield
+        except CdcOutboxError as error:
+            self.add(f"{name}: cannot read its {what}: {error}", error)
+
+    @property
+    def code(self) -> ExitCode:
+        """The exit code of a report whose other parts have no finding."""
+        codes = {exit_code_of(error) for error in self._errors}
+        return min(codes, default=ExitCode.DONE)
 
 
 @click.command()
@@ -78,7 +105,8 @@ def status(
     With --dsn, slot and offset are compared. With brokers, the heartbeats are read. Findings are shown below the
     table. One of them is a connector that reads another outbox than that of its SPEC.
 
-    Exit codes: 0 all of them run with all their tasks, 1 one does not run or there are findings, 75 try again later.
+    Exit codes: 0 all of them run with all their tasks, 1 one does not run, there are findings, or a part of the report
+    cannot be read, 75 try again later: a system does not answer, and the rest of the report has no findings.
 
     \b
     Examples:
@@ -91,23 +119,24 @@ def status(
     settings = None
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
-    probed = _probed(cluster, databases, settings, has_rates=rate_seconds is not None)
+    unread = _Unread()
+    probed = _probed(cluster, databases, settings, unread, has_rates=rate_seconds is not None)
     databases = None if DATABASE in probed.silent else databases
     bootstrap_servers = None if BROKERS in probed.silent else bootstrap_servers
     steps = Steps(sys.stderr)
     client = ConnectClient(probed.cluster or cluster, waits=steps.wait)
     with steps.shown():
-        known = _without_silent(names_of(connectors, client), databases)
-        rows = [_row(name, client, own) for name, own in known.items()]
+        known = _without_silent(names_of(connectors, client), databases, unread)
+        rows = [_row(name, client, own, unread) for name, own in known.items()]
         specs = specs_of(connectors)
         for row in rows:
             spec, own = specs.get(row["name"]), known[row["name"]]
             if spec is not None or databases is not None or bootstrap_servers is not None:
                 row["findings"] = _found(
-                    row, client, spec, own, brokers=bootstrap_servers, kafka_settings=kafka_settings
+                    row, client, spec, own, unread, brokers=bootstrap_servers, kafka_settings=kafka_settings
                 )
     if rate_seconds is not None:
-        _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds)
+        _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds, unread)
     if prints_json:
         say(document("Status", {"connectors": rows}))
     elif rows:
@@ -115,34 +144,42 @@ def status(
     else:
         say("there are no connectors; `cdc-outbox deploy-connector SPEC` creates one", err=True)
     is_well = all(row["up"] and not row.get("findings") for row in rows)
-    return ExitCode.DONE if is_well else ExitCode.FAILED
+    return unread.code if is_well else ExitCode.FAILED
 
 
 def _probed(
-    cluster: Cluster, databases: Databases | None, settings: dict[str, Any] | None, *, has_rates: bool
+    cluster: Cluster,
+    databases: Databases | None,
+    settings: dict[str, Any] | None,
+    unread: _Unread,
+    *,
+    has_rates: bool,
 ) -> ProbeResult:
-    """Return who answers, and say who does not; without Connect there is nothing to show."""
+    """Return which systems answer; without Connect there is nothing to show."""
     # If each pipeline has its own database, Connect lists the pipelines first; `_without_silent` probes the databases.
     shared = None if databases is None or databases.by_pipeline else databases.find("")
     probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
     probed.refuse(CONNECT, *([BROKERS] if has_rates else []))
     for error in probed.silent.values():
-        say(visible(f"{error}; this part of the report is missing"), err=True)
+        unread.add(f"{error}; this part of the report is missing", error)
     return probed
 
 
-def _without_silent(names: Sequence[str], databases: Databases | None) -> dict[str, Databases | None]:
-    """Return the databases for each connector, ``None`` where its own is silent."""
+def _without_silent(names: Sequence[str], databases: Databases | None, unread: _Unread) -> dict[str, Databases | None]:
+    """Return the databases for each connector, ``None`` where its own is silent or unknown."""
     if databases is None or not databases.by_pipeline:
         return dict.fromkeys(names, databases)
     dsns = {name: dsn for name in names if (dsn := databases.find(name))}
     silent = probe(dsns=dsns).silent
     for name, error in silent.items():
-        say(visible(f"{name}: {error}; this part of the report is missing"), err=True)
-    return {name: None if name in silent else databases for name in names}
+        unread.add(f"{name}: {error}; this part of the report is missing", error)
+    without = [name for name in names if not databases.has(name)]
+    for name in without:  # as without --dsn
+        say(visible(f"{name}: the context has no DSN for it; its slot is not shown"), err=True)
+    return {name: None if name in {*silent, *without} else databases for name in names}
 
 
-def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[str, Any]:
+def _row(name: str, client: ConnectClient, databases: Databases | None, unread: _Unread) -> dict[str, Any]:
     try:
         found: ConnectorStatus | None = client.find_status(name)
     except ConnectorNotFoundError:  # not known yet
@@ -153,7 +190,9 @@ def _row(name: str, client: ConnectClient, databases: Databases | None) -> dict[
     sentence, remedy = ("", "") if cause is None else (cause.sentence, cause.remedy)
     if owes and not trace:
         sentence, remedy = f"It has not published all rows: {OWED}.", PAY
-    slot = _find_slot(name, config, databases)
+    slot = None
+    with unread.reading(name, "slot"):
+        slot = _find_slot(name, config, databases)
     return {
         "name": name,
         "up": condition_of(found) is Condition.UP and not owes,
@@ -180,6 +219,7 @@ def _found(
     client: ConnectClient,
     spec: Spec | None,
     databases: Databases | None,
+    unread: _Unread,
     *,
     brokers: str | None,
     kafka_settings: Path | None,
@@ -202,16 +242,20 @@ def _found(
         return heartbeat_findings(config, brokers, kafka_settings, dsn, runs=row["up"])
 
     for what, finding in (("configuration", differ), ("offset", compare), ("heartbeats", look)):
-        try:
+        with unread.reading(name, what):
             found += finding()
-        except CdcOutboxError as error:  # the rest is worth telling all the same
-            say(f"{name}: cannot read its {what}: {error}", err=True)
     return [{"code": each.code, "message": each.message, "remedy": each.remedy} for each in found]
 
 
-def _add_rates(rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float) -> None:
+def _add_rates(
+    rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float, unread: _Unread
+) -> None:
     """Add how many messages came to each connector's topics; its heartbeats are none."""
-    topics = {row["name"]: _topics(row["name"], client) for row in rows}
+    topics = dict[str, list[str]]()
+    for name in (row["name"] for row in rows):
+        topics[name] = []
+        with unread.reading(name, "topics"):
+            topics[name] = [topic for topic in client.find_topics(name) if not topic.startswith(HEARTBEATS)]
     every = [topic for each in topics.values() for topic in each]
     before, began = brokers.ends(every), time.monotonic()
     time.sleep(seconds)
@@ -229,24 +273,12 @@ def _add_rates(rows: list[dict[str, Any]], client: ConnectClient, brokers: Topic
         ]
 
 
-def _topics(name: str, client: ConnectClient) -> list[str]:
-    try:
-        return [topic for topic in client.find_topics(name) if not topic.startswith(HEARTBEATS)]
-    except ConnectError as error:
-        say(f"{name}: cannot read its topics: {error}", err=True)
-        return []
-
-
 def _find_slot(name: str, config: dict[str, str], databases: Databases | None) -> SlotFacts | None:
     """Return the slot of a connector, where there is one and its database is named."""
     if databases is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
         return None
-    try:
-        with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
-            return read_slots(connection, driver).find(slot_of(config))
-    except CdcOutboxError as error:  # the rest is worth telling all the same, and then above all
-        say(f"{name}: cannot read its slot: {error}", err=True)
-        return None
+    with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
+        return read_slots(connection, driver).find(slot_of(config))
 
 
 def _table(rows: list[dict[str, Any]]) -> Iterator[str]:

@@ -25,6 +25,7 @@ FILES = {
     "warned.json": json.dumps({**next(iter(CLEAN.values())), "database.sslmode": "require"}),
     "connector.json": D5,
     "settings.properties": "enable.auto.commit=true\n",
+    "contexts.yaml": "contexts: {own: {dsns: {shipping: 'dbname=shipping'}}}\n",
     "empty.db": "",
 }
 DATABASE, CONNECT = "postgresql://me@127.0.0.1:1/orders?connect_timeout=1", "http://127.0.0.1:1"
@@ -83,6 +84,7 @@ DSNS = (
 ON_RUNNING = (
     *("plan good.yaml", "plan changed.yaml", "doctor good.yaml", "doctor good.yaml --strict", "status"),
     *("status orders", "status nobody", "adopt --connector orders", "offsets show orders"),
+    *(f"status --dsn {DATABASE}", "status --dsn nonsense", "status --context own --contexts contexts.yaml"),
 )
 LOGIN: Answer = (401, {"error_code": 401, "message": "no"})
 ON_SQLITE = (
