@@ -282,7 +282,7 @@ class UnpublishedEventsError(ConnectError):
 
 
 class InboxError(CdcOutboxError):
-    """An operator's action on an inbox is not possible; nothing was changed."""
+    """An operator's action on an inbox is not possible, or its consumer does not exist; nothing was changed."""
 
 
 class ConsumerError(CdcOutboxError):

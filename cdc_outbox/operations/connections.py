@@ -13,7 +13,8 @@ from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.databases.drivers.statements import NamedStatements
 from cdc_outbox.databases.drivers.transactions import transaction
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.errors import ConfigError, TransactionConflictError
+from cdc_outbox.errors import InboxError, TransactionConflictError
+from cdc_outbox.text_files.document import suggestion
 
 
 class OpenDatabase:
@@ -133,14 +134,13 @@ class OpenInbox:
         """Refuse the name of a consumer that has not used the inbox.
 
         Raises:
-            ConfigError: The inbox does not know the consumer; the error lists those that it knows.
+            InboxError: The inbox does not know the consumer; the hint lists those that it knows.
         """
         [(is_known,)] = self.ask("is_known")
         if not is_known:
-            known = self.find_consumers()
-            there = f"consumers are {', '.join(known)}" if known else "it has no consumer yet"
-            raise ConfigError(
-                f"no consumer {self.consumer!r} has used the inbox {self.table.table}; {there}", field="--consumer"
+            raise InboxError(
+                f"no consumer {self.consumer!r} has used the inbox {self.table.table}",
+                hint=suggestion(self.consumer, self.find_consumers(), "Consumers that have used it"),
             )
 
     def move(self, moves: Sequence[Move], holes: Sequence[SequenceHole], *, reason: str, note: str | None) -> None:

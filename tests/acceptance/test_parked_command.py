@@ -77,8 +77,8 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_what_is_parked_is_listed_shown_and_exported(service: BrokerlessService, shell: Shell, tmp_path: Path) -> None:
-    assert shell.about(replace(service, name="nobody"), "parked", "list", code=2)[1].startswith(
-        "error: no consumer 'nobody' has used the inbox public.inbox; it has no consumer yet"
+    assert shell.about(replace(service, name="nobody"), "parked", "list", code=1)[1].startswith(
+        "error: no consumer 'nobody' has used the inbox public.inbox hint: Consumers that have used it: none."
     )
     service.broken = {"1"}
     broken, behind, unreadable = (make_event(sequence, payload=SECRET) for sequence in (1, 2, 3))
