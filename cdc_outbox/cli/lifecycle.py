@@ -227,9 +227,9 @@ def delete(
 
     The connector is stopped first, so that Connect stores its offset. By default slot and offsets are kept: the slot
     keeps WAL, and a connector of the same spec continues where this one ended. --purge deletes the offsets and then the
-    slot. Unpublished events in the slot would never be published from it; the command counts them and asks for
-    confirmation, unless --yes is given. Publication, tables and topics are always kept. --purge needs a SPEC, which
-    names the slot.
+    slot. If the slot holds unpublished events, or their number is unknown, the command asks for confirmation, because
+    they would never be published from it; without a terminal it refuses. With --yes it drops them. Publication, tables
+    and topics are always kept. --purge needs a SPEC, which names the slot.
 
     \b
     Examples:

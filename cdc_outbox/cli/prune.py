@@ -125,6 +125,9 @@ def prune(
     and to write the checkpoint table beside it. MariaDB and MySQL (mysql://…) have no checkpoint table; there the role
     must be able to see connections and the binlog's position.
 
+    Exit codes: 0 done, also if delivery is not proven yet and no event was deleted, 1 failed or refused, 75 a system
+    cannot be reached.
+
     \b
     Examples:
       cdc-outbox prune connectors/orders.yaml --keep 7d

@@ -87,7 +87,8 @@ def replay(
 
     A dry run calls no handlers, so it cannot predict failures.
 
-    Exit codes: 0 done, 3 an event was parked, left out or unreadable, 75 a system cannot be reached; run it again.
+    Exit codes: 0 done, 1 failed or refused, 3 an event was parked, left out or unreadable, 75 a system cannot be
+    reached; run it again.
 
     \b
     Examples:

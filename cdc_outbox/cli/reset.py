@@ -142,7 +142,7 @@ def reset(
     Claims, watermarks, gaps and parked events are deleted. The data that handlers have written stays. When the events
     come again, for example by `cdc-outbox replay`, their handlers run again and their effects happen twice, unless you
     have undone them. Therefore nothing is deleted without --run-effects-again: the command then shows what would be
-    deleted, and exits with 2 (0 with --dry-run).
+    deleted.
 
     Events that are no longer in a topic cannot come again. Their record is kept, and later events follow them.
 
@@ -154,6 +154,9 @@ def reset(
 
     DSN is the database of the consumer's inbox, with a role that can delete from its tables; the consumer's own role
     cannot. The consumer's group must have no members.
+
+    Exit codes: 0 done, 1 failed or refused, 2 --run-effects-again is missing (0 with --dry-run), 75 a system cannot be
+    reached.
 
     \b
     Examples:

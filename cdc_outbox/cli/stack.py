@@ -265,6 +265,8 @@ def restart(part: str, *, name: str, variables: dict[str, str], prints_json: boo
 def down(*, name: str, prints_json: bool) -> None:
     """Stop a stack and delete its folder.
 
+    Exits with 0 if no stack of this name runs.
+
     \b
     Example:
       cdc-outbox stack down

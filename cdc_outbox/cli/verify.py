@@ -75,7 +75,8 @@ def verify(
     DSN is the outbox's database as this machine reaches it, on the primary server. Its role must be able to select from
     the outbox and from the head table beside it.
 
-    Exit codes: 0 no differences, 3 differences, 75 a system cannot be reached.
+    Exit codes: 0 no differences, 1 the comparison failed, 2 an invalid spec, 3 differences, 75 a system cannot be
+    reached.
 
     \b
     Examples:
