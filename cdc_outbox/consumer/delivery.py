@@ -51,7 +51,7 @@ class Outcome(StrEnum):
     UNHANDLED = "unhandled"
     """No handler is registered for its type; it was claimed and counted all the same, so that no watermark stalls."""
     DUPLICATE = "duplicate"
-    """It had been applied before."""
+    """It had been applied or parked before."""
     SUPERSEDED = "superseded"
     """A later state of its aggregate had been applied before."""
     PARKED = "parked"
@@ -352,11 +352,12 @@ class _Work:
     def _outcome(self, item: Item, judgement: Judgement) -> Outcome:
         if _is_applied(item, judgement):
             return _APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
-        return _DONE.get(judgement.verdict, Outcome.PARKED)
+        came_again = judgement.verdict is Verdict.PARKED and item.parked is None
+        return Outcome.DUPLICATE if came_again else _DONE.get(judgement.verdict, Outcome.PARKED)
 
 
-_NEXT, _APPLIED = Verdict.NEXT, Outcome.APPLIED  # an attribute of an enumeration is not looked up for nothing
-_DUPLICATE = Verdict.DUPLICATE
+# An attribute of an enumeration costs a look-up for each event.
+_NEXT, _DUPLICATE, _APPLIED = Verdict.NEXT, Verdict.DUPLICATE, Outcome.APPLIED
 _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPERSEDED}
 
 

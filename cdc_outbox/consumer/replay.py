@@ -56,7 +56,7 @@ class Fate(StrEnum):
     APPLIED = "applied"
     """Its effects are committed, for the first time; it may have no handler."""
     DUPLICATE = "duplicate"
-    """It had been applied before, or a later state of its aggregate."""
+    """It had been applied before, or a later state of its aggregate, or this replay has parked it."""
     PARKED = "parked"
     """It was set aside: its handler failed, or a predecessor is missing or parked."""
     WAITING = "waiting"

@@ -144,7 +144,7 @@ class OrderContract:
         broken = reader.broken(second)
         assert reader.read(first, broken, third) == [APPLIED, PARKED, PARKED]
         assert reader.read(fourth) == [PARKED]
-        assert reader.read(broken) == [PARKED]
+        assert reader.read(broken) == [DUPLICATE]
         behind = [(Reason.BEHIND, State.WAITING)] * 2
         assert reader.chain() == [(Reason.UNREADABLE, State.DEAD), *behind]
         assert reader.mark(first).parked == 3

@@ -64,6 +64,16 @@ def test_a_conflict_is_parked_and_its_neighbour_applied() -> None:
     assert delivered.parked == {Reason.CONFLICT: 1}
 
 
+def test_what_comes_again_while_it_is_parked_is_a_duplicate() -> None:
+    database = SpyDatabase()
+    failing = Failure(reason=Reason.FAILED, error="it failed", retry_seconds=5)
+    first, second = make_event(1, event_id="a"), make_event(2, event_id="b")
+    deliver(item(first, failure=failing), second, database=database)
+    delivered = deliver(first, second, make_event(3, event_id="c"), database=database)
+    assert delivered.outcomes == [Outcome.DUPLICATE, Outcome.DUPLICATE, Outcome.PARKED]
+    assert delivered.parked == {Reason.GAP: 1}
+
+
 def test_an_id_that_comes_twice_under_two_numbers_stays_claimed_by_the_first() -> None:
     database = SpyDatabase()
     delivered = deliver(make_event(1, event_id="a"), make_event(2, event_id="a"), database=database)
