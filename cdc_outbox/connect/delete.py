@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cdc_outbox.connect.client import ConnectClient
-from cdc_outbox.connect.deployed_connector import Report
-from cdc_outbox.connect.lifecycle import ConnectorControl, delete_and_wait
+from cdc_outbox.connect.deployed_connector import Report, find_connector
+from cdc_outbox.connect.lifecycle import ConnectorControl, adding_hint, delete_and_wait
 from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.spec_checks import refuse
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
+from cdc_outbox.debezium.preflight.findings import another_database
 from cdc_outbox.debezium.render import render
-from cdc_outbox.errors import ConnectError, ConnectorInvalidError, DatabaseError
+from cdc_outbox.errors import ConfigError, ConnectError, ConnectorInvalidError, DatabaseError
 from cdc_outbox.spec import Spec
 
 
@@ -73,28 +75,60 @@ def purge(
             where the slot cannot be looked into; what it raises ends the purge, and the connector runs again if it did.
 
     Raises:
-        ConnectorInvalidError: A connector of the name reads another slot, so it is another pipeline's; or another
-            process reads the slot.
+        ConnectorInvalidError: A connector of the name reads another slot, so it is another pipeline's; or this is
+            another database than the spec's.
+        ConfigError: The slot belongs to another database.
+        DatabaseAccessError: The role may not drop the slot.
+        ConnectorFailedError: Another process reads the slot.
+        CdcOutboxError: A step failed; ``hint`` says what is left.
     """
-    config = client.find_config(spec.name)
-    if config is None:
-        # Connect shows the offsets of a name, and forgets them, only while a connector has it.
-        client.create_stopped(render(spec))
-        try:
-            _agree(spec, client, database, agree, timings=timings)
-        except BaseException:
-            delete_and_wait(client, spec.name, timings=timings)
-            raise
-    else:
-        _refuse_another_slot(spec, config)
-        control = ConnectorControl(client, spec.name, timings=timings, report=lambda text: report("stop", text))
-        with control.halted_unless_refused():
-            _agree(spec, client, database, agree, timings=timings)
-    client.reset_offsets(spec.name)
+    name, slot = spec.name, spec.database.slot
+    found = find_connector(client, name, timings=timings)
+    if found is not None:
+        _refuse_another_slot(spec, found.config)
+    _refuse_unusable_slot(spec, database)
+    if found is None or not found.may_read(slot):
+        _wait_until_free(spec, database, timings=timings)
+    with adding_hint("Nothing was deleted."):
+        if found is None:
+            # Connect shows the offsets of a name, and forgets them, only while a connector has it.
+            client.create_stopped(render(spec))
+            try:
+                _agree(spec, client, database, agree, timings=timings)
+            except BaseException:
+                left = f"{name}, created to read its offsets, is left stopped; run `cdc-outbox delete {name}`."
+                with adding_hint(left):
+                    delete_and_wait(client, name, timings=timings)
+                raise
+        else:
+            control = ConnectorControl(client, name, timings=timings, report=lambda text: report("stop", text))
+            with control.halted_unless_refused():
+                _agree(spec, client, database, agree, timings=timings)
+    again = "Run the command again to complete the purge."
+    with adding_hint(f"The connector {name} is stopped; its offsets may be deleted. {again}"):
+        client.reset_offsets(name)
     report("offsets", "forgotten")
-    _delete(client, spec.name, timings=timings, report=report)
-    _drop_slot(spec, database, timings=timings, report=report)
+    with adding_hint(f"The offsets are deleted; the connector {name} and the slot {slot} are left. {again}"):
+        _delete(client, name, timings=timings, report=report)
+    with adding_hint(f"The connector {name} and its offsets are deleted; the slot {slot} is left. {again}"):
+        _drop_slot(spec, database, timings=timings, report=report)
     return Leftovers(slot=False, offsets=False)
+
+
+def _refuse_unusable_slot(spec: Spec, database: PostgresqlDatabase) -> None:
+    """Refuse a slot that cannot be dropped through this connection, as far as that shows before it is free."""
+    slots = database.read_slots()
+    refuse(spec, tuple(another_database(slots.database, spec.database.name)), "the DSN leads to another database")
+    slot = slots.find(spec.database.slot)
+    if slot is None:
+        return
+    if slot.database != slots.database:
+        raise ConfigError(
+            f"the slot {slot.name} belongs to the database {slot.database!r}, and the DSN leads to {slots.database!r}",
+            field="--dsn",
+            hint="Correct the DSN, or database.slot in the spec.",
+        )
+    database.check_may_read_slot()
 
 
 def _agree(

@@ -8,7 +8,7 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import Hole
-from cdc_outbox.errors import ConnectorInvalidError, UnpublishedEventsError
+from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, UnpublishedEventsError
 
 OWED = "publishing the rows of its table again was interrupted"
 """The reason for a finding about an unfinished republication."""
@@ -98,7 +98,10 @@ class ConnectorControl:
             self.stop()
             yield
         except BaseException:
-            self._go_back(status.state)
+            with adding_hint(f"{self._name} is stopped; run `cdc-outbox resume {self._name}`."):
+                self._go_back(status.state)
+            if status.state != "STOPPED":
+                self._report(f"{self._name} was {'paused again' if status.state == 'PAUSED' else 'resumed'}")
             raise
 
     def _go_back(self, state: str) -> None:
@@ -126,6 +129,16 @@ class ConnectorControl:
 
         wait_until(is_so, f"{self._name} to be {state}", timings=self._timings)
         self._report(f"{self._name} is {state}")
+
+
+@contextmanager
+def adding_hint(text: str) -> Iterator[None]:
+    """Add to the hint of an error what it leaves, and the next command."""
+    try:
+        yield
+    except CdcOutboxError as error:
+        error.hint = f"{error.hint} {text}".strip()
+        raise
 
 
 def delete_and_wait(client: ConnectClient, name: str, *, timings: Timings) -> None:

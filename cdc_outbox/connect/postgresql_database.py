@@ -21,6 +21,7 @@ from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.slots import ReplicationSlots, read_slots
 from cdc_outbox.databases.sql import load
+from cdc_outbox.errors import DatabaseAccessError, DatabaseError
 from cdc_outbox.spec import Spec
 
 PEEKED_CHANGES = 1_000_000
@@ -132,6 +133,20 @@ class PostgresqlDatabase:
         finally:
             self._ask("unlimit_time")
         return Lsn.parse(lsn)
+
+    def check_may_read_slot(self) -> None:
+        """Check whether this role may read and drop the slot, which may be in use.
+
+        Raises:
+            DatabaseAccessError: It may not.
+        """
+        try:
+            slot, publication = self._spec.database.slot, quote(self._spec.database.publication)
+            self._ask("may_read_slot", slot=slot, publication=publication)
+        except DatabaseError as error:
+            # The server checks privileges before it refuses a slot that is in use, or has lost its WAL.
+            if isinstance(error, DatabaseAccessError):
+                raise
 
     def drop_slot(self) -> None:
         """Drop the slot, which must not be in use."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg import conninfo
 
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.wait import Condition, condition_of
@@ -174,6 +175,28 @@ def test_a_purge_that_is_refused_lets_the_connector_run_on(
     refused = run_command("delete", spec, "--purge", env=env)
     assert (refused.returncode, "holds 2 unpublished events" in refused.stderr) == (1, True), refused.stderr
     eventually(lambda: deployed.client.find_status(deployed.name).state == "RUNNING", "the connector to run again")
+    assert slot_exists(deployed)
+
+
+def test_a_purge_that_cannot_drop_the_slot_leaves_the_connector_running(
+    deployed: Pipeline, spec: str, env: dict[str, str]
+) -> None:
+    other = deployed.stack.postgres.create_database(f"{deployed.name}_other")
+    refused = run_command("delete", spec, "--purge", env=env | {"CDC_OUTBOX_DSN": other})
+    assert refused.returncode == 1, refused.stderr
+    assert f"DB101: this is the database '{deployed.name}_other'" in refused.stderr
+    assert "Correct the DSN" in refused.stderr
+    role = f"{deployed.name}_guest"
+    with deployed.connect() as connection:
+        connection.execute(f"create role {role} login password 'guest'".encode())
+    try:
+        guest = conninfo.make_conninfo(deployed.dsn, user=role, password="guest")
+        refused = run_command("delete", spec, "--purge", env=env | {"CDC_OUTBOX_DSN": guest})
+        assert (refused.returncode, "permission denied to use replication slots" in refused.stderr) == (1, True)
+    finally:
+        with deployed.connect() as connection:
+            connection.execute(f"drop role {role}".encode())
+    assert condition_of(deployed.client.find_status(deployed.name)) is Condition.UP
     assert slot_exists(deployed)
 
 

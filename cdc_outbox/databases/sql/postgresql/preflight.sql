@@ -77,6 +77,13 @@ from pg_catalog.pg_logical_slot_peek_binary_changes(
 ) as change
 where pg_catalog.get_byte(change.data, 0) in (pg_catalog.ascii('B'), pg_catalog.ascii('I'), pg_catalog.ascii('M'));
 
+-- name: may_read_slot
+-- No more than the first record of the log.
+select count(*)
+from pg_catalog.pg_logical_slot_peek_binary_changes(
+    :slot, '0/1', null, 'proto_version', '1', 'publication_names', :publication
+);
+
 -- name: next_changes
 fetch 1000 from peeked;
 
