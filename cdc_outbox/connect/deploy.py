@@ -141,7 +141,7 @@ class Deployment:
         facts, found = self.check(), self._reader.find()
         neighbours = self._find_neighbours(found)
         if found is None:
-            return self._checked(facts, self._plan(None, self._foresee_slot(facts)))
+            return self._foresee(facts)
         self._refuse_another_log(found)
         self._refuse_dangers(self._plan(found, None))
         plan = self._plan(found, self._plan_slot(facts, found))
@@ -169,7 +169,7 @@ class Deployment:
         )
         try:
             if found is None:
-                self._refuse_strangers(facts, None)
+                self._foresee(facts)
                 self._report("plan", str(self._plan(None, None)))
                 self._create(undo)
             plan = self._checked(facts, self._plan(found, self._plan_slot(facts, found)))
@@ -269,13 +269,13 @@ class Deployment:
         if self._options.earlier is not EarlierEvents.SKIP:
             refuse_another_log(None if found is None else found.config, self._config)
 
-    def _foresee_slot(self, facts: DatabaseFacts) -> SlotPlan | None:
+    def _foresee(self, facts: DatabaseFacts) -> Plan:
         """Return what is certain before there is a connector: without a slot, offsets only make it worse."""
-        slot = self._refuse_strangers(facts, None)
-        if slot is not None and slot.wal_status != "lost":
-            return None
-        state = SlotState(slot=slot, written=facts.written)
-        return plan_slot(self._spec.database.slot, state, self._options.earlier)
+        slot, planned = self._refuse_strangers(facts, None), None
+        if slot is None or slot.wal_status == "lost":
+            state = SlotState(slot=slot, written=facts.written)
+            planned = plan_slot(self._spec.database.slot, state, self._options.earlier)
+        return self._checked(facts, self._plan(None, planned))
 
     def _plan_slot(self, facts: DatabaseFacts, found: Found | None) -> SlotPlan:
         slot = self._refuse_strangers(facts, found)

@@ -112,9 +112,8 @@ def without_slot(deployed: Pipeline) -> Pipeline:
 
 def test_a_lost_slot_with_stored_offsets_stops_the_deployment(without_slot: Pipeline) -> None:
     without_slot.write(1)
-    with pytest.raises(UnpublishedEventsError, match="Connect's offset is") as caught:
+    with pytest.raises(UnpublishedEventsError, match="the table already contains 3 events"):
         without_slot.deploy()
-    assert "The table still contains 3 events" in str(caught.value)
     assert without_slot.client.find_config(without_slot.name) is None
     assert not slot_exists(without_slot)
 
