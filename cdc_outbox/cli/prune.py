@@ -25,6 +25,8 @@ from cdc_outbox.cli.options import (
     read_spec,
 )
 from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, INBOX, probe
+from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
@@ -36,7 +38,7 @@ from cdc_outbox.errors import ConfigError, UnprovenDeliveryError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.comparison import TopicComparison
-from cdc_outbox.operations.prune import Pruned, PruneOptions, Pruning
+from cdc_outbox.operations.prune import Pruned, PruneOptions, Pruning, Report
 from cdc_outbox.operations.prune_by_offset import offset_pruning
 from cdc_outbox.operations.prune_by_slot import slot_pruning
 from cdc_outbox.operations.stages import InboxStage
@@ -148,19 +150,27 @@ def prune(
     dsn = databases.of(pipeline.name)
     require_driver(dsn)
     settings = _settings(bootstrap_servers, kafka_settings, consumer, without_topics=without_topics)
-    client = None if cluster is None else ConnectClient(cluster)
-    _refuse_another_history(heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client))
+    dsns = {DATABASE: dsn}
     inbox = None
     if consumer is not None:
         inbox = InboxLocation((inbox_database and inbox_database.shared()) or dsn, inbox_schema)
-    with (
-        _comparing(pipeline, settings, inbox, consumer or "") as comparison,
-        _pruning(pipeline, dsn, client, options, comparison) as pruning,
-    ):
-        pruned = pruning.dry_run() if dry_run else pruning.run()
+        dsns |= {INBOX: inbox.dsn} if inbox.dsn != dsn else {}
+    probed = probe(cluster=cluster, dsns=dsns, brokers=settings)
+    probed.refuse(CONNECT, *dsns, BROKERS)
+    steps = Steps(sys.stderr)
+    client = None if probed.cluster is None else ConnectClient(probed.cluster, waits=steps.wait)
+    with steps.shown():
+        found = heartbeat_findings(render(pipeline), bootstrap_servers, kafka_settings, dsn, client=client)
+        _refuse_another_history(found, steps.report)
+        with (
+            _comparing(pipeline, settings, inbox, consumer or "") as comparison,
+            _pruning(pipeline, dsn, client, options, comparison, report=steps.report) as pruning,
+        ):
+            pruned = pruning.dry_run() if dry_run else pruning.run()
+        _tell(pruned, steps.report)
     if pruned.deleted and not dry_run:
         record_action(acting(), "prune", pipeline.name, deleted=pruned.deleted, options=options)
-    _tell(pruned, options, dry_run=dry_run, prints_json=prints_json)
+    say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
 
 
 def _settings(
@@ -187,7 +197,7 @@ def _comparing(
         yield TopicComparison(spec.contract, stack.enter_context(TopicReader.opened(settings)), inbox)
 
 
-def _refuse_another_history(found: Sequence[Finding]) -> None:
+def _refuse_another_history(found: Sequence[Finding], report: Report) -> None:
     """Refuse a database that went back: its rows may be the only copies of events that were never published.
 
     Raises:
@@ -195,7 +205,7 @@ def _refuse_another_history(found: Sequence[Finding]) -> None:
     """
     errors = errors_in(tuple(found))
     if any(finding.code == _NOT_READ for finding in found):
-        _report(
+        report(
             "heartbeats", "not read: give --bootstrap-servers to check whether the database went back to an older state"
         )
     if errors:
@@ -217,15 +227,21 @@ def _confirm() -> None:
 
 @contextmanager
 def _pruning(
-    spec: Spec, dsn: str, client: ConnectClient | None, options: PruneOptions, comparison: TopicComparison | None
+    spec: Spec,
+    dsn: str,
+    client: ConnectClient | None,
+    options: PruneOptions,
+    comparison: TopicComparison | None,
+    *,
+    report: Report,
 ) -> Iterator[Pruning[Any]]:
     kind = spec.database.kind
     if kind.dialect.features.has_publications:
         with connected(dsn, kind) as (connection, driver):
             Catalog(connection, driver).refuse_hidden_rows(spec.outbox.table)
             if client is None:
-                _report("connect", "not checked: give --connect-url to check which table the connector reads")
-            yield slot_pruning(spec, connection, driver, options, _report, comparison=comparison, client=client)
+                report("connect", "not checked: give --connect-url to check which table the connector reads")
+            yield slot_pruning(spec, connection, driver, options, report, comparison=comparison, client=client)
         return
     if not kind.reads_binlog:
         raise ConfigError(f"no publisher proves that it delivered rows of {kind}", field="database.kind")
@@ -233,7 +249,7 @@ def _pruning(
         raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is required.")
     with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
         yield offset_pruning(
-            spec, (viewing, deleting), driver, client=client, options=options, report=_report, comparison=comparison
+            spec, (viewing, deleting), driver, client=client, options=options, report=report, comparison=comparison
         )
 
 
@@ -262,21 +278,16 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
     return document("Pruning", content)
 
 
-def _tell(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool, prints_json: bool) -> None:
-    """Print which rows stayed, and why, and how many were deleted."""
+def _tell(pruned: Pruned[Any], report: Report) -> None:
+    """Report which rows stayed, and why."""
     checkpoint = pruned.verdict.checkpoint
     if checkpoint is not None:
-        _report("checkpoint", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
+        report("checkpoint", f"{checkpoint.position} of {checkpoint.taken_at:%Y-%m-%d %H:%M:%S%z} was passed")
     if pruned.young:
-        _report("kept", f"{pruned.young:,} delivered, but younger than --keep")
+        report("kept", f"{pruned.young:,} delivered, but younger than --keep")
     if pruned.unproven:
-        _report("kept", f"{pruned.unproven:,} not proven delivered")
+        report("kept", f"{pruned.unproven:,} not proven delivered")
     if pruned.verdict.held_back:
-        _report("held back", pruned.verdict.held_back)
+        report("held back", pruned.verdict.held_back)
     if pruned.stopped_early:
-        _report("stopped", "limit reached; there may be more to delete")
-    say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
-
-
-def _report(step: str, text: str) -> None:
-    say(f"{step:<10} {text}", err=True)
+        report("stopped", "limit reached; there may be more to delete")

@@ -1,4 +1,4 @@
-"""`status`, `doctor` and `verify` end soon where a server accepts connections and says nothing, and name it."""
+"""Commands end soon where a server accepts connections and says nothing, and name it."""
 
 import socket
 import threading
@@ -106,6 +106,21 @@ def test_verify_names_all_who_are_silent(consumer: list[str], spec: str, silent:
     options = [part.replace("INBOX", f"{host} port={port}") for part in consumer]
     dsn = f"postgresql://me:hunter2@{silent}/orders"
     done = ended_in_time("verify", spec, "--dsn", dsn, "--bootstrap-servers", silent, *options)
+    assert f"the database at {silent} has not answered within 0.5 s" in done.stderr
+    assert f"the brokers {silent} have not answered within 0.5 s" in done.stderr
+    assert (f"the database at {host} has" in done.stderr) is bool(consumer)
+    assert done.returncode == 75
+
+
+@pytest.mark.parametrize("consumer", [[], ["--consumer", "shipping", "--inbox-dsn", "host=INBOX"]])
+def test_prune_names_all_who_are_silent_before_it_waits_for_the_delivery(
+    consumer: list[str], spec: str, silent: str
+) -> None:
+    host, port = silent.split(":")
+    options = [part.replace("INBOX", f"{host} port={port}") for part in consumer]
+    asked = ["--dsn", f"postgresql://me:hunter2@{silent}/orders", "--bootstrap-servers", silent]
+    done = ended_in_time("prune", spec, "--keep=7d", "--connect-url", f"http://{silent}", *asked, *options)
+    assert f"Kafka Connect at http://{silent} has not answered within 0.5 s" in done.stderr
     assert f"the database at {silent} has not answered within 0.5 s" in done.stderr
     assert f"the brokers {silent} have not answered within 0.5 s" in done.stderr
     assert (f"the database at {host} has" in done.stderr) is bool(consumer)

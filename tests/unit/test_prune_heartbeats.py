@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from cdc_outbox.cli import cli
 from cdc_outbox.cli import prune as command
+from cdc_outbox.cli.probe import ProbeResult
 from cdc_outbox.finding import Finding, Location, Severity
 from tests.support.pipeline import Pipeline
 
@@ -31,6 +32,7 @@ def test_a_database_that_went_back_is_not_pruned(
         place = Location(document="heartbeats", path="orders.heartbeat")
         return [Finding(code="OP401", severity=Severity.ERROR, location=place, message=MESSAGE, remedy="")]
 
+    monkeypatch.setattr(command, "probe", lambda **_: ProbeResult(cluster=None, silent={}))
     monkeypatch.setattr(command, "heartbeat_findings", find)
     done = prune(tmp_path, BROKERS, *arguments)
     assert "the database went back to heartbeat 3; nothing was deleted" in str(done.exception)
