@@ -14,7 +14,7 @@ from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.incarnation import begin_incarnation, read_source
+from cdc_outbox.writer.incarnation import begin_incarnation, find_next_source, read_source
 
 
 def refuse_unnamed(spec: Path | None, *, is_asked: bool) -> None:
@@ -32,18 +32,22 @@ def prepare(
     *,
     file: Path | None,
     before: str | None,
+    after: str | None,
     cluster: Cluster | None,
 ) -> str:
     """Return the source that ends, once the connector rests; print the steps after a restore first.
 
     Raises:
         UsageError: The source is not named.
+        ConfigError, OutboxError: It is not the table's, or ``after`` cannot follow it.
         ConnectorInvalidError, UnpublishedEventsError: The slot is read, or is not where Connect's offset is.
     """
+    catalog = Catalog(connection, driver)
     if not before:
-        source = read_source(spec.outbox, Catalog(connection, driver))
+        source = read_source(spec.outbox, catalog)
         now = f"; the table's current source is {source}, so add --from-source {source}" if source else ""
         raise click.UsageError(f"--new-incarnation needs --from-source{now}")
+    find_next_source(spec.outbox, catalog, before=before, after=after, first_source=spec.first_source)
     for line in steps_after_restore(spec, str(file), source=before):
         say(line, err=True)
     if driver.dialect.features.has_publications:

@@ -148,7 +148,7 @@ def init(
             return _check(wanted, connection, driver, prints_json=prints_json)
         say(f"database {database_name(connection, driver, dsn)}", err=True)
         if new_incarnation and pipeline is not None:
-            before = prepare(pipeline, connection, driver, file=spec, before=before, cluster=cluster)
+            before = prepare(pipeline, connection, driver, file=spec, before=before, after=after, cluster=cluster)
             return begin(pipeline, connection, driver, before=before, after=after, prints_json=prints_json)
         return _create(wanted, connection, driver, shares=shared_publication, prints_json=prints_json)
 

@@ -67,6 +67,23 @@ def next_source(current: str, *, before: str, after: str | None, first_source: s
     return str(new)
 
 
+def find_next_source(
+    table: OutboxTable, catalog: Catalog, *, before: str, after: str | None, first_source: str
+) -> str | None:
+    """Return the source that :func:`begin_incarnation` would begin; ``None`` if it is there already.
+
+    Raises:
+        ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source.
+    """
+    current = read_source(table, catalog)
+    if current is None:
+        raise OutboxError(
+            f"{table.table} has no sequence numbers, so it needs no incarnations",
+            hint="Omit --new-incarnation.",
+        )
+    return next_source(current, before=before, after=after, first_source=first_source)
+
+
 def begin_incarnation(
     connection: AnyConnection,
     driver: TransactionDriver,
@@ -86,8 +103,8 @@ def begin_incarnation(
     SQLite changes no default: the tables are created again and the rows move.
 
     Raises:
-        ConfigError, OutboxError: As :func:`next_source`, or there is nothing that has a source, or a table that must
-            be created again is not as `init` makes it.
+        ConfigError, OutboxError: As :func:`find_next_source`, or a table that must be created again is not as `init`
+            makes it.
         TransactionConflictError: A writer's transaction stayed open for more than five seconds.
     """
     source = None
@@ -96,7 +113,7 @@ def begin_incarnation(
     has_source = not table.adopted and table.mode is not OutboxMode.MESSAGE
     for name in ("outbox", "heads") if has_source else ("heads",):
         with changing_tables(connection, driver), turn(execute, driver.dialect):
-            source = _follow(table, catalog, before, after, first_source)
+            source = find_next_source(table, catalog, before=before, after=after, first_source=first_source)
             if source is not None:
                 for statement in _statements(name, table, catalog, source):
                     execute(statement)
@@ -147,16 +164,6 @@ def read_source(table: OutboxTable, catalog: Catalog) -> str | None:
     """Return the source of what is numbered next, ``None`` if nothing is."""
     heads = catalog.find_table(table.heads_in(catalog.dialect)) if table.is_numbered else None
     return constant_of(heads.columns["source"].default) if heads is not None and "source" in heads.columns else None
-
-
-def _follow(table: OutboxTable, catalog: Catalog, before: str, after: str | None, first_source: str) -> str | None:
-    current = read_source(table, catalog)
-    if current is None:
-        raise OutboxError(
-            f"{table.table} has no sequence numbers, so it needs no incarnations",
-            hint="Omit --new-incarnation.",
-        )
-    return next_source(current, before=before, after=after, first_source=first_source)
 
 
 def constant_of(expression: str) -> str | None:
