@@ -45,7 +45,7 @@ class OpenDatabase:
         """
         values, rows = self._statements.values(parameters), []
         with translated_for_operator():
-            for step in self._statements.steps(statement, names):
+            for step in self._statements.steps(statement, names, parameters):
                 rows += self._driver.fetch(self._connection, step, values)
         return rows
 

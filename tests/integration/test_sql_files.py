@@ -1,4 +1,4 @@
-"""Each file of statements is SQL to PostgreSQL's and SQLite's own parser, as it stands: with names and parameters."""
+"""Each file of statements is SQL to PostgreSQL's, SQLite's or MariaDB's own parser, as it stands."""
 
 import re
 import sqlite3
@@ -7,6 +7,7 @@ from contextlib import closing
 from importlib.resources import files
 
 import psycopg
+import pymysql
 import pytest
 from psycopg.pq import DiagnosticField
 
@@ -14,9 +15,12 @@ from cdc_outbox.databases import sql
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.sql import Statement, load, load_versions
 from cdc_outbox.testing import Stack
+from cdc_outbox.testing.mariadb import MariaDb
+from tests.support.pymysql_connections import connect_pymysql
 
 PARAMETER = re.compile(r"(?<![\w:']):[a-z_]\w*")
 NOT_POSTGRESQL = b"42601"
+NOT_MYSQL = 1064
 NOT_SQLITE = ("syntax error", "unrecognized token", "incomplete input", "one statement")
 
 Parse = Callable[[str], str]
@@ -67,7 +71,26 @@ def in_sqlite() -> Iterator[Parse]:
         yield parse
 
 
-@pytest.mark.parametrize("dialect", [Dialect.POSTGRESQL, Dialect.SQLITE])
+@pytest.fixture
+def in_mysql(mariadb: MariaDb) -> Iterator[Parse]:
+    """Parse as MariaDB does, which skips what stands for MySQL alone in ``/*!80200 … */``.
+
+    Unlike MySQL's and PostgreSQL's, its privileges are no identifiers.
+    """
+    address = mariadb.create_database("sql_files")
+    with connect_pymysql(address, autocommit=True) as connection, connection.cursor() as cursor:
+
+        def parse(text: str) -> str:
+            try:
+                cursor.execute("prepare parsed from %s", (PARAMETER.sub("?", text.replace("`{actions}`", "select")),))
+            except pymysql.MySQLError as error:
+                return str(error) if error.args[0] == NOT_MYSQL else ""
+            return ""
+
+        yield parse
+
+
+@pytest.mark.parametrize("dialect", Dialect)
 def test_every_statement_is_sql(dialect: Dialect, request: pytest.FixtureRequest) -> None:
     parse = request.getfixturevalue(f"in_{dialect}")
     found = list(mistakes(dialect, parse))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from cdc_outbox.databases.drivers import AsyncDriver, Driver
@@ -21,14 +22,19 @@ class NamedStatements:
         self._has_arrays = driver.dialect.features.has_arrays
         self._statements = load(driver.dialect, file)
 
-    def steps(self, name: str, names: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    def steps(
+        self, name: str, names: Mapping[str, str] | None = None, parameters: Mapping[str, Any] = MappingProxyType({})
+    ) -> tuple[str, ...]:
         """Return what is executed one by one for a statement.
 
         Args:
             names: Beside those of all statements, or in their place.
+            parameters: In the place of a tuple's name stand as many parameters as it has items.
         """
-        known = {**self.names, **(names or {})}
-        return tuple(step.render(known, self._style) for step in self._statements[name].steps())
+        known, statement = {**self.names, **(names or {})}, self._statements[name]
+        for each, numbered in _numbered(parameters).items():
+            statement = statement.with_parameters(each, numbered)
+        return tuple(step.render(known, self._style) for step in statement.steps())
 
     def all_steps(self) -> dict[str, tuple[str, ...]]:
         """Return the steps of all statements, for who executes them often."""
@@ -38,8 +44,11 @@ class NamedStatements:
         """Return parameters as the dialect takes them.
 
         Where it has no arrays, a statement's lists, which are as long as each other, become one text of JSON, ``rows``:
-        an object for each row; null where a statement takes lists and got none.
+        an object for each row; null where a statement takes lists and got none. Each item of a tuple is a parameter.
         """
+        for name, numbered in _numbered(parameters).items():
+            parameters = {**parameters, **numbered}
+            del parameters[name]
         if self._has_arrays:
             return parameters
         lists = {name: each for name, each in parameters.items() if isinstance(each, list)}
@@ -48,3 +57,9 @@ class NamedStatements:
         rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
         others = {name: each for name, each in parameters.items() if name not in lists}
         return {**others, "rows": json.dumps(rows, ensure_ascii=False)}
+
+
+def _numbered(parameters: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the items of each tuple, by names such as ``ids_0``."""
+    tuples = {name: each for name, each in parameters.items() if isinstance(each, tuple)}
+    return {name: {f"{name}_{number}": item for number, item in enumerate(each)} for name, each in tuples.items()}

@@ -5,7 +5,7 @@ select version(), @@global.log_bin, @@global.binlog_format;
 show master status;
 
 -- name: log_status
-show binary log status;
+/*!80200 show binary log status */;
 
 -- name: files
 show binary logs;

@@ -17,7 +17,7 @@ show global variables where variable_name in (
 show slave hosts;
 
 -- name: replicas
-show replicas;
+/*!80200 show replicas */;
 
 -- name: mariadb_accounts
 select

@@ -36,14 +36,14 @@ where (`{id}` >= :first or :first is null) and (`{id}` < :following or :followin
 -- name: hold
 -- What another pruning has locked is its own to delete. In the order of ids the server looks for each; without one it
 -- would read a small table as a whole, and wait for the rows that a writer has not committed.
-select `{id}` from `{outbox}` where `{id}` in :ids order by `{id}` for update skip locked;
+select `{id}` from `{outbox}` where `{id}` in (`{ids}`) order by `{id}` for update skip locked;
 
 -- name: archive
-insert into `{archive}` (`{archived_columns}`) select `{archived_columns}` from `{outbox}` where `{id}` in :ids;
+insert into `{archive}` (`{archived_columns}`) select `{archived_columns}` from `{outbox}` where `{id}` in (`{ids}`);
 
 -- name: delete
 -- In order and limited for the same reason.
-delete from `{outbox}` where `{id}` in :ids order by `{id}` limit :rows;
+delete from `{outbox}` where `{id}` in (`{ids}`) order by `{id}` limit :rows;
 
 -- name: create_archive
 create table if not exists `{archive}` like `{outbox}`;
