@@ -14,12 +14,14 @@ from typing import NamedTuple
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium import options as catalogue
 from cdc_outbox.debezium.config import DECODER, IMPLICIT, MONGO_ROUTER, ROUTER, ConfiguredPlugin, Router, listed
-from cdc_outbox.debezium.java_regex import literal, matches
+from cdc_outbox.debezium.java_regex import InvalidRegexError, literal, matches, read_regex
+from cdc_outbox.debezium.java_replacement import ReplacementPart, read_replacement
 from cdc_outbox.debezium.lint import RULES, Config
 from cdc_outbox.debezium.lint.options import find_rename, find_renamed_value
 from cdc_outbox.debezium.options import Option
 from cdc_outbox.debezium.options.behavior import Value
 from cdc_outbox.debezium.options.lookup import untold_default
+from cdc_outbox.debezium.regex_program import Pattern, UnknownRegexError
 
 PLACEHOLDER = "{aggregate_type}"
 """Stands in a topic's name for the aggregate type, as in a spec."""
@@ -32,9 +34,8 @@ _NUMBERS = {"int", "long", "short"}
 _DEAD = {"CC101", "CC103", "CC225", "CC302", "CC319", "CC323", "CC329"}
 """The rules that find options which do nothing."""
 _NAMES = re.compile(r".*\.(include|exclude)\.list")
-_EVERYTHING = re.compile(r"\(\?<([A-Za-z][A-Za-z0-9]*)>\.\*\)|\(\.\*\)|\.\*")
-"""A regular expression that takes an aggregate type whole."""
-_GROUP = re.compile(r"\$\{([A-Za-z][A-Za-z0-9]*)\}|\$(\d)")
+_EVERYTHING = [read_regex(regex).program for regex in (".*", "(.*)")]
+"""Regular expressions that take an aggregate type whole."""
 _PLUGIN = re.compile(r"(transforms|predicates)(\..*)?")
 
 
@@ -85,16 +86,21 @@ def default_of(config: Config, option: str) -> str | None:
 
 def topic_template(router: Router) -> str | None:
     """Return where events go, the aggregate type as :data:`PLACEHOLDER`; ``None`` if it cannot be said so."""
-    whole = _EVERYTHING.fullmatch(router.get("route.topic.regex", "(?<routedByValue>.*)"))
-    replacement = router.get("route.topic.replacement", "outbox.event.${routedByValue}")
-    if whole is None:
+    try:
+        regex = read_regex(router.get("route.topic.regex", "(?<routedByValue>.*)"))
+    except (InvalidRegexError, UnknownRegexError):
         return None
-    groups = {"0", *(["1"] if "(" in whole[0] else []), *([whole[1]] if whole[1] else [])}
-    for group in _GROUP.finditer(replacement):
-        if (group[1] or group[2]) not in groups:
-            return None
-    template = _GROUP.sub(PLACEHOLDER, replacement)
-    return None if set(template.replace(PLACEHOLDER, "")) & set("$\\{}") else template
+    parts = read_replacement(router.get("route.topic.replacement", "outbox.event.${routedByValue}"), regex.groups)
+    if regex.program not in _EVERYTHING or not all(_is_plain(part, regex) for part in parts):
+        return None
+    return "".join(part.text if part.group is None else PLACEHOLDER for part in parts)
+
+
+def _is_plain(part: ReplacementPart, regex: Pattern) -> bool:
+    """Return whether a part of a topic's replacement is a group that there is, or text like a topic's name."""
+    if part.group is None:
+        return not part.is_malformed and not set(part.text) & set("$\\{}")
+    return part.group in regex.names if isinstance(part.group, str) else part.group <= regex.groups
 
 
 def in_todays_names(config: Config) -> tuple[Config, Mapping[str, str]]:

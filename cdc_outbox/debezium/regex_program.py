@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from cdc_outbox.debezium.java_replacement import ReplacementPart, read_replacement
 from cdc_outbox.errors import ConfigError, RoutingError
 
 _MOST_STEPS = 100_000
@@ -176,46 +177,26 @@ class Pattern:
         match = self.search(text)
         if match is None:
             return text
-        return text[: match.start] + self._expanded(match, replacement) + text[match.end :]
+        parts = read_replacement(replacement, self.groups)
+        expanded = "".join(self._expanded(match, part) for part in parts)
+        return text[: match.start] + expanded + text[match.end :]
 
-    def _expanded(self, match: Match, replacement: str) -> str:
-        expanded, position = [], 0
-        while position < len(replacement):
-            character = replacement[position]
-            position += 1
-            if character == "\\":
-                if position == len(replacement):
-                    raise _bad_replacement("the character to be escaped is missing")
-                expanded.append(replacement[position])
-                position += 1
-            elif character == "$":
-                group, position = self._group(replacement, position)
-                expanded.append(match[group] or "")
-            else:
-                expanded.append(character)
-        return "".join(expanded)
-
-    def _group(self, replacement: str, position: int) -> tuple[str | int, int]:
-        """Return the group that is named after a dollar sign, and where the text continues."""
-        if replacement[position : position + 1] == "{":
-            name = re.compile("[a-zA-Z0-9]*").match(replacement, position + 1)
-            end = name.end() if name else position
-            if not name or not name[0] or replacement[end : end + 1] != "}" or name[0][0].isdigit():
-                raise _bad_replacement("a group's name is malformed")
-            if name[0] not in self.names:
-                raise _bad_replacement(f"there is no group {name[0]!r}")
-            return name[0], end + 1
-        digits = re.compile("[0-9]+").match(replacement, position)
-        if not digits:
-            raise _bad_replacement("a dollar sign names no group")
-        # As many digits as there are groups for; the first in any case.
-        length = 1
-        while length < len(digits[0]) and int(digits[0][: length + 1]) <= self.groups:
-            length += 1
-        number = int(digits[0][:length])
-        if number > self.groups:
-            raise RoutingError(f"the topic's replacement: no group {number}", exception="IndexOutOfBoundsException")
-        return number, position + length
+    def _expanded(self, match: Match, part: ReplacementPart) -> str:
+        group = part.group
+        if part.is_malformed:
+            is_escape = part.text == "\\"
+            raise _bad_replacement(
+                "the character to be escaped is missing" if is_escape else "a dollar sign names no group"
+            )
+        if group is None:
+            return part.text
+        if part.is_misnamed:
+            raise _bad_replacement("a group's name is malformed")
+        if isinstance(group, str) and group not in self.names:
+            raise _bad_replacement(f"there is no group {group!r}")
+        if isinstance(group, int) and group > self.groups:
+            raise RoutingError(f"the topic's replacement: no group {group}", exception="IndexOutOfBoundsException")
+        return match[group] or ""
 
     def _match(self, text: str, starts: Sequence[int], *, is_whole: bool) -> Match | None:
         spend(0)

@@ -3,6 +3,7 @@
 import pytest
 
 from cdc_outbox.debezium.java_regex import literal, matches, only_text, refusal
+from cdc_outbox.debezium.java_replacement import read_replacement
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,25 @@ def test_a_dot_is_any_character_unless_a_name_is_meant() -> None:
 @pytest.mark.parametrize(("regex", "reason"), [("a", ""), ("a++", ""), ("(", "a group that is not closed")])
 def test_only_what_java_refuses_has_a_reason(regex: str, reason: str) -> None:
     assert refusal(regex) == reason
+
+
+@pytest.mark.parametrize(
+    ("replacement", "groups", "parts"),
+    [
+        ("a.b", 0, [("a.b", None)]),
+        (r"a\.\$1", 1, [("a", None), (".", None), ("$", None), ("1", None)]),
+        ("${name}.$0", 0, [("", "name"), (".", None), ("", 0)]),
+        ("$12", 1, [("", 1), ("2", None)]),
+        ("$12", 12, [("", 12)]),
+        ("$9", 1, [("", 9)]),
+    ],
+)
+def test_a_replacement_is_read_as_java_reads_it(
+    replacement: str, groups: int, parts: list[tuple[str, str | int | None]]
+) -> None:
+    assert [(part.text, part.group) for part in read_replacement(replacement, groups)] == parts
+
+
+@pytest.mark.parametrize("replacement", ["$", "a$b", "${name", "\\"])
+def test_a_replacement_with_a_sign_alone_is_malformed(replacement: str) -> None:
+    assert any(part.is_malformed for part in read_replacement(replacement))

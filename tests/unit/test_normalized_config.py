@@ -39,6 +39,7 @@ def keys(kind: DatabaseKind, changes: Mapping[str, str | None]) -> list[str]:
         (DatabaseKind.POSTGRESQL, {f"{ROUTER}negate": "true", "predicates.isOutbox.pattern": "elsewhere"}),
         (DatabaseKind.POSTGRESQL, {f"{ROUTER}table.field.event.id": None, f"{ROUTER}route.by.field": None}),
         (DatabaseKind.POSTGRESQL, {f"{ROUTER}route.topic.regex": "(.*)", TOPIC: "outbox.event.$1"}),
+        (DatabaseKind.POSTGRESQL, {TOPIC: r"outbox\.event.${routedByValue}"}),
         (DatabaseKind.POSTGRESQL, {TOPIC: None}),
         (DatabaseKind.POSTGRESQL, {f"{ROUTER}table.field.event.type": "type", "transforms.unused.type": "x"}),
         (DatabaseKind.POSTGRESQL, {f"{ROUTER}table.json.payload.null.behavior": "optional_bytes"}),

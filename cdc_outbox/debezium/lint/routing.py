@@ -4,6 +4,7 @@ import re
 
 from cdc_outbox.debezium.config import Config, Router, is_reference
 from cdc_outbox.debezium.java_regex import InvalidRegexError, matches, only_text, read_regex, refusal
+from cdc_outbox.debezium.java_replacement import ReplacementPart, read_replacement
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, Hit, Hits, Rulebook
 from cdc_outbox.debezium.regex_program import Pattern, UnknownRegexError
 from cdc_outbox.text_files.document import did_you_mean
@@ -12,7 +13,6 @@ book = Rulebook()
 
 _DEFAULT_REGEX = "(?<routedByValue>.*)"
 _DEFAULT_REPLACEMENT = "outbox.event.${routedByValue}"
-_REFERENCE = re.compile(r"\\.|\$\{([^}]*)\}|\$([0-9])|\$|\\", re.DOTALL)
 
 
 @book.router_rule("CC311", ERROR)
@@ -33,25 +33,27 @@ def unknown_replacement_group(config: Config, router: Router) -> Hits:
     option = "route.topic.replacement" if "route.topic.replacement" in router.options else "route.topic.regex"
     if is_reference(replacement):
         return
-    for reference in _REFERENCE.finditer(replacement):
-        problem = _problem(reference, pattern)
+    for part in read_replacement(replacement, pattern.groups):
+        problem = _problem(part, pattern)
         if problem:
             message = f"route.topic.replacement is invalid: {problem}; the task fails at the first event."
-            yield Hit(router.prefix + option, message, did_you_mean(reference[1] or "", sorted(pattern.names)))
+            near = did_you_mean(part.group, sorted(pattern.names)) if isinstance(part.group, str) else ""
+            yield Hit(router.prefix + option, message, near)
 
 
-def _problem(reference: re.Match[str], pattern: Pattern) -> str:
-    if reference[1] is not None:
-        return "" if reference[1] in pattern.names else f"the regular expression has no group {reference[1]!r}"
-    if reference[2] is not None:
-        return "" if int(reference[2]) <= pattern.groups else f"the regular expression has no group {reference[2]}"
-    return "" if len(reference[0]) == 2 else f"{reference[0]} needs a group or an escape"
+def _problem(part: ReplacementPart, pattern: Pattern) -> str:
+    if part.is_malformed:
+        return f"{part.text} needs a group or an escape"
+    if part.group is None:
+        return ""
+    is_there = part.group in pattern.names if isinstance(part.group, str) else part.group <= pattern.groups
+    return "" if is_there else f"the regular expression has no group {part.group!r}"
 
 
 @book.router_rule("CC313", ERROR)
 def invalid_topic_name(config: Config, router: Router) -> Hits:
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    plain = _REFERENCE.sub(lambda found: found[0][1:] if found[0].startswith("\\") else "", replacement)
+    plain = "".join(part.text for part in read_replacement(replacement) if not part.is_malformed)
     wrong = sorted(set(re.sub(r"[A-Za-z0-9._-]", "", plain)))
     if wrong and not is_reference(router.options.get("route.topic.replacement", "")):
         message = f"a topic name cannot contain {' '.join(map(repr, wrong))}: the broker refuses every event."
@@ -80,7 +82,7 @@ def one_topic_for_all_events(config: Config, router: Router) -> Hits:
 @book.router_rule("CC315", NOTE)
 def topic_from_the_row(config: Config, router: Router) -> Hits:
     replacement = router.get("route.topic.replacement", _DEFAULT_REPLACEMENT)
-    if re.fullmatch(r"\$(\{[A-Za-z][A-Za-z0-9]*\}|[0-9])", replacement):
+    if [part.group is not None and not part.is_misnamed for part in read_replacement(replacement)] == [True]:
         message = "the row alone sets the topic: every writer of the table can choose any topic."
         yield Hit(f"{router.prefix}route.topic.replacement", message, "Add a fixed prefix before the group.")
 
@@ -99,8 +101,8 @@ def regex_of_one_type(config: Config, router: Router) -> Hits:
 
 def _is_of_one_type(router: Router) -> bool:
     """Return whether the regex matches one text only, although the replacement contains a group."""
-    references = _REFERENCE.finditer(router.get("route.topic.replacement", _DEFAULT_REPLACEMENT))
-    tells = any(found[1] is not None or found[2] is not None for found in references)
+    parts = read_replacement(router.get("route.topic.replacement", _DEFAULT_REPLACEMENT))
+    tells = any(part.group is not None for part in parts)
     return tells and only_text(router.get("route.topic.regex", _DEFAULT_REGEX)) is not None
 
 
