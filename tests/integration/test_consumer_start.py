@@ -16,29 +16,16 @@ from cdc_outbox.errors import (
     TableNotFoundError,
 )
 from cdc_outbox.kafka import reading as kafka_reading
-from tests.support.pipeline import Pipeline
+from tests.support.events import make_event
 from tests.support.rig import eventually
 from tests.support.service import Service, apply_effect
 from tests.support.timings import QUICK_LIMITS
 
 
-@pytest.fixture
-def service(pipeline: Pipeline) -> Service:
-    """A consuming service whose events the test sends; no connector has to start."""
-    pipeline.create_topics()
-    return Service(pipeline)
-
-
-@pytest.fixture
-def connected(deployed: Pipeline) -> Service:
-    """One behind a connector."""
-    return Service(deployed)
-
-
-def test_a_topic_that_does_not_exist_yet_is_waited_for(connected: Service) -> None:
-    with connected.running():
-        connected.pipeline.write(2)
-        eventually(lambda: len(connected.effects()) == 2, "two effects")
+def test_a_topic_that_does_not_exist_yet_is_waited_for(service: Service) -> None:
+    with service.running():
+        service.pipeline.write(2)
+        eventually(lambda: len(service.effects()) == 2, "two effects")
 
 
 @pytest.mark.parametrize(
@@ -49,32 +36,32 @@ def test_a_topic_that_does_not_exist_yet_is_waited_for(connected: Service) -> No
     ],
 )
 def test_what_cannot_be_reached_at_the_start_is_named(
-    service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
+    fed_service: Service, options: dict[str, Any], error: type[Exception], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = replace(QUICK_LIMITS, reach_seconds=1.0)
     find_topics = Mock(wraps=kafka_reading.find_topics)
     monkeypatch.setattr(kafka_reading, "find_topics", find_topics)
-    service.pipeline.write_and_send(1)
+    fed_service.send(make_event(1))
     with pytest.raises(error, match=reason):
-        service.run_to_its_end(service.consumer(limits=limits, **options))
+        fed_service.run_to_its_end(fed_service.consumer(limits=limits, **options))
     assert {call.args[1] for call in find_topics.call_args_list} == {limits.reach_seconds}
 
 
-def test_a_database_that_refuses_or_is_not_there_is_named(service: Service) -> None:
-    dsn = service.dsn
+def test_a_database_that_refuses_or_is_not_there_is_named(fed_service: Service) -> None:
+    dsn = fed_service.dsn
     with pytest.raises(DatabaseAccessError, match="password authentication failed"):
-        service.consumer(connect=lambda: psycopg.connect(dsn, password="wrong")).run()
+        fed_service.consumer(connect=lambda: psycopg.connect(dsn, password="wrong")).run()
     with pytest.raises(DatabaseUnavailableError, match="Connection refused"):
-        service.consumer(connect=lambda: psycopg.connect(dsn, port=1)).run()
+        fed_service.consumer(connect=lambda: psycopg.connect(dsn, port=1)).run()
 
 
-def test_mistakes_in_the_code_are_named_when_it_is_made(service: Service) -> None:
-    consumer = service.consumer()
+def test_mistakes_in_the_code_are_named_when_it_is_made(fed_service: Service) -> None:
+    consumer = fed_service.consumer()
     with pytest.raises(ConfigError, match="'OrderPlaced' already has a handler"):
         consumer.on("OrderPlaced")(apply_effect)
     with pytest.raises(ConfigError, match="must not be empty"):
-        service.consumer(name="")
+        fed_service.consumer(name="")
     with pytest.raises(ConfigError, match="at most 255 bytes"):
-        service.consumer(name="ü" * 128)
+        fed_service.consumer(name="ü" * 128)
     with pytest.raises(ConfigError, match=r"enable.auto.commit cannot be set"):
-        service.consumer(kafka_settings={"enable.auto.commit": True})
+        fed_service.consumer(kafka_settings={"enable.auto.commit": True})
