@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import click
@@ -31,6 +31,15 @@ inbox_schema_option = click.option(
 )
 
 
+_database_option = partial(
+    click.option,
+    cls=ContextValue,
+    entry=Context.inbox_database,
+    address="inbox_database",
+    type=DatabasesType(),
+)
+
+
 def consumer_option(*, required: bool = True, note: str = "") -> Callable[[FC], FC]:
     """Return the option ``--consumer``: under this name it is known to its group and to the inbox."""
     return click.option(
@@ -40,26 +49,13 @@ def consumer_option(*, required: bool = True, note: str = "") -> Callable[[FC], 
 
 def inbox_dsn_option(note: str = "") -> Callable[[FC], FC]:
     """Return the option of a command whose ``--dsn`` is the outbox's database, or may be."""
-    return click.option(
-        "--inbox-dsn",
-        "inbox_database",
-        cls=ContextValue,
-        entry=Context.inbox_database,
-        address="inbox_database",
-        type=DatabasesType(),
-        show_default="--dsn",
-        help=f"The inbox's database{note}.",
-    )
+    return _database_option("--inbox-dsn", "inbox_database", show_default="--dsn", help=f"The inbox's database{note}.")
 
 
-_dsn_option = click.option(
+_dsn_option = _database_option(
     "--dsn",
     "--inbox-dsn",
     "dsn",
-    cls=ContextValue,
-    entry=Context.inbox_database,
-    address="inbox_database",
-    type=DatabasesType(),
     required=True,
     help="The inbox's database: postgresql://user:password@host/name or any libpq connection string, "
     "mysql://… or mariadb://… in the same form, or sqlite:///path.",
