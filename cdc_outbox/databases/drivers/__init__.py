@@ -279,6 +279,19 @@ def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[
         raise translate(error) or DatabaseError(message, sqlstate=code, hint=hint) from error
 
 
+def without_bytes(value: object) -> Any:  # noqa: ANN401 - any column's
+    """Return what a driver returns as bytes as the text that they are, where users can have texts returned so.
+
+    A parked message, or an adopted table's id, may be bytes that are no text.
+    """
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
 def wrong_kind(connection: object, *, asynchronous: bool) -> OutboxError:
     """Return the error of a driver that knows the package but not this object."""
     wanted = "an asynchronous" if asynchronous else "a synchronous"

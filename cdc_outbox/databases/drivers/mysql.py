@@ -23,6 +23,7 @@ from cdc_outbox.databases.drivers import (
     Row,
     TransactionState,
     translated,
+    without_bytes,
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.mysql_dsn import options_of
@@ -132,10 +133,10 @@ class _MySql:
         self._cursor_class: Any = import_module(f"{package}.cursors").Cursor
 
     def fetch(self, connectable: object, sql: str, parameters: Parameters = None) -> list[Row]:
-        """Execute and fetch on a cursor of our own."""
+        """Execute and fetch on a cursor of our own; undo ``use_unicode=False``."""
         with translated(), closing(_connection(connectable).cursor(self._cursor_class)) as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
-            return [tuple(map(_text, row)) for row in cursor.fetchall()] if cursor.description else []
+            return [tuple(map(without_bytes, row)) for row in cursor.fetchall()] if cursor.description else []
 
 
 class PyMySql(_MySql, SendsAtOnce):
@@ -238,13 +239,3 @@ def _connection(connectable: object) -> AnyConnection:
 
 def _is_mariadb(connection: AnyConnection) -> bool:
     return "mariadb" in connection.get_server_info().lower()
-
-
-def _text(value: object) -> object:
-    """Undo ``use_unicode=False``. A parked message, or an adopted table's id, may be bytes that are no text."""
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value

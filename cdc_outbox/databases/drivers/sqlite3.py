@@ -9,10 +9,18 @@ import re
 import sqlite3
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.databases.drivers import (
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    translated,
+    without_bytes,
+    wrong_kind,
+)
 from cdc_outbox.databases.drivers.sqlstate import CANCELED, CLOSED, UNIQUE_VIOLATION
 from cdc_outbox.databases.drivers.transactions import SendsAtOnce, already_open, refuse_commit, session_settings
 from cdc_outbox.databases.sql import NAMED
@@ -113,12 +121,15 @@ class Sqlite3(SendsAtOnce):
         return not autocommit if isinstance(autocommit, bool) else connection.isolation_level is not None
 
     def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
-        """Execute and fetch on a cursor of our own: the user's factories must not reach our rows."""
+        """Execute and fetch on a cursor of our own: the user's factories must not reach our rows.
+
+        A ``text_factory``, which there is for connections only, is undone.
+        """
         with translated():
             cursor = sqlite3.Cursor(_connection(connectable))
             cursor.row_factory = None
             try:
-                return [tuple(map(_text, row)) for row in cursor.execute(sql, parameters or {})]
+                return [tuple(map(without_bytes, row)) for row in cursor.execute(sql, parameters or {})]
             finally:
                 cursor.close()
 
@@ -168,13 +179,3 @@ _DRIVER = Sqlite3()
 
 def _connection(connectable: Connectable) -> sqlite3.Connection:
     return connectable.connection if isinstance(connectable, sqlite3.Cursor) else connectable
-
-
-def _text(value: object) -> Any:  # noqa: ANN401 - SQLite's own variety
-    """Undo a ``text_factory``, which there is for connections only. A parked message may be bytes that are no text."""
-    if not isinstance(value, bytes):
-        return value
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value
