@@ -3,7 +3,7 @@
 import os
 import pathlib
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, BinaryIO, NamedTuple, TypeAlias
@@ -95,10 +95,24 @@ def read_document(parse: Callable[[str, str], Document], text: str, *, name: str
         return Document(name=name, findings=(finding,))
 
 
-def refuse_repeated(key: str, known: Container[str], line: int) -> None:
-    """Refuse a key that stands twice beside each other: most parsers take the last one without a word."""
-    if key in known:
-        raise RefusedTextError(f"the key {key!r} appears twice.", line)
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """Where keys and values stand, as a reader comes to them from the beginning of a text."""
+
+    lines: dict[Path, int] = field(default_factory=dict)
+    spans: dict[Path, Span] = field(default_factory=dict)
+
+    def add_key(self, path: Path, line: int) -> None:
+        """Note a key; refuse one that stands twice beside each other: most parsers take the last one without a word."""
+        if path in self.lines:
+            raise RefusedTextError(f"the key {path[-1]!r} appears twice.", line)
+        refuse_halves(str(path[-1]), line)
+        self.lines[path] = line
+
+    def add_value(self, path: Path, line: int) -> None:
+        """Note the beginning of a value, whose key was noted before; refuse levels without end."""
+        refuse_deep(len(path), line)
+        self.lines.setdefault(path, line)
 
 
 def refuse_halves(text: str, line: int) -> None:

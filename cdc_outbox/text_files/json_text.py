@@ -8,16 +8,7 @@ import re
 from collections.abc import Iterator
 from json import JSONDecodeError, JSONDecoder
 
-from cdc_outbox.text_files.document import (
-    Document,
-    Path,
-    RefusedTextError,
-    Span,
-    read_document,
-    refuse_deep,
-    refuse_halves,
-    refuse_repeated,
-)
+from cdc_outbox.text_files.document import Document, Outline, Path, RefusedTextError, Span, read_document, refuse_halves
 
 _STRINGS = JSONDecoder()
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -34,7 +25,7 @@ def read_json(text: str, *, name: str) -> Document:
 
 def _parse(text: str, name: str) -> Document:
     reader = _Reader(text.removeprefix("\ufeff"))
-    return Document(name=name, content=reader.read(), lines=reader.lines, spans=reader.spans)
+    return Document(name=name, content=reader.read(), lines=reader.outline.lines, spans=reader.outline.spans)
 
 
 class _Reader:
@@ -44,8 +35,7 @@ class _Reader:
         self._text = text
         self._at = 0
         self._seen, self._line = 0, 1
-        self.lines: dict[Path, int] = {}
-        self.spans: dict[Path, Span] = {}
+        self.outline = Outline()
 
     def read(self) -> Json:
         """Return what the text says.
@@ -73,13 +63,12 @@ class _Reader:
         self._next()
         start = self._at
         content = self._content(path)
-        self.spans[path] = Span(*(key or (start, start)), start, self._at)
+        self.outline.spans[path] = Span(*(key or (start, start)), start, self._at)
         return content
 
     def _content(self, path: Path) -> Json:
         opening, line = self._next(), self._line_at(self._at)
-        refuse_deep(len(path), line)
-        self.lines.setdefault(path, line)
+        self.outline.add_value(path, line)
         match opening:
             case "{":
                 return dict(self._members(path))
@@ -94,17 +83,14 @@ class _Reader:
         return None if scalar[0] == "null" else scalar[0]
 
     def _members(self, path: Path) -> Iterator[tuple[str, Json]]:
-        known: set[str] = set()
         for _ in self._elements("}"):
             start = self._at
             if self._next() != '"':
                 raise self._no_json("a key in quotation marks is missing")
             line = self._line_at(start)
             key = self._string(line)
-            refuse_repeated(key, known, line)
-            known.add(key)
+            self.outline.add_key((*path, key), line)
             end = self._at
-            self.lines[*path, key] = line
             self._expect(":")
             yield key, self._value((*path, key), (start, end))
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from cdc_outbox.text_files.document import Document, Path, read_document, refuse_halves, refuse_repeated
+from cdc_outbox.text_files.document import Document, Outline, read_document, refuse_halves
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
@@ -25,14 +25,14 @@ def read_properties(text: str, *, name: str) -> Document:
 
 def _parse(text: str, name: str) -> Document:
     content: dict[str, str] = {}
-    lines: dict[Path, int] = {(): 1}
+    outline = Outline(lines={(): 1})
     for number, line in _lines(text.removeprefix("\ufeff")):
         found = _KEY.match(line)
         key, value = ("", "") if found is None else (_plain(found[1]), _plain(line[found.end() :]))
-        refuse_halves(key + value, number)
-        refuse_repeated(key, content, number)
-        content[key], lines[key,] = value, number
-    return Document(name=name, content=content, lines=lines)
+        refuse_halves(value, number)
+        outline.add_key((key,), number)
+        content[key] = value
+    return Document(name=name, content=content, lines=outline.lines)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -15,13 +15,13 @@ from cdc_outbox.text_files.document import (
     YAML_WORDS,
     Document,
     JsonValue,
+    Outline,
     Path,
     RefusedTextError,
     Span,
     read_document,
     refuse_deep,
     refuse_halves,
-    refuse_repeated,
 )
 
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -47,8 +47,7 @@ def read_yaml(text: str, *, name: str, several: bool = False) -> Document:
 
 
 def _parse(text: str, name: str, *, several: bool) -> Document:
-    lines: dict[Path, int] = {}
-    spans: dict[Path, Span] = {}
+    outline = Outline()
     content: Any = None
     try:
         _refuse_references(text)
@@ -61,13 +60,13 @@ def _parse(text: str, name: str, *, several: bool) -> Document:
         problem = f"not YAML: it holds the character U+{error.character:04X}."
         raise RefusedTextError(problem, text.count("\n", 0, error.position) + 1) from error
     if len(nodes) == 1:
-        content = _plain(nodes[0], (), lines, spans)
+        content = _plain(nodes[0], (), outline)
     elif several and nodes:
-        lines[()] = 1
-        content = [_plain(node, (index,), lines, spans) for index, node in enumerate(nodes)]
+        outline.lines[()] = 1
+        content = [_plain(node, (index,), outline) for index, node in enumerate(nodes)]
     elif nodes:
         raise RefusedTextError("several documents, where one is expected.", nodes[1].start_mark.line + 1)
-    return Document(name=name, content=content, lines=lines, spans=spans)
+    return Document(name=name, content=content, lines=outline.lines, spans=outline.spans)
 
 
 class _BoundedLoader(yaml.SafeLoader):
@@ -99,10 +98,10 @@ def _refuse_references(text: str) -> None:
             raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
-def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path, Span]) -> JsonValue:
+def _plain(node: yaml.Node, path: Path, outline: Outline) -> JsonValue:
     start, end = node.start_mark.index, node.end_mark.index
-    lines.setdefault(path, node.start_mark.line + 1)
-    spans[path] = Span(start, start, start, end)
+    outline.add_value(path, node.start_mark.line + 1)
+    outline.spans[path] = Span(start, start, start, end)
     match node:
         case yaml.MappingNode():
             content: dict[str, Any] = {}
@@ -111,15 +110,15 @@ def _plain(node: yaml.Node, path: Path, lines: dict[Path, int], spans: dict[Path
                 line = key_node.start_mark.line + 1
                 if not isinstance(key_node, yaml.ScalarNode):
                     raise RefusedTextError("a key is not a word.", line)
-                refuse_halves(key, line)
-                refuse_repeated(key, content, line)
-                lines[*path, key] = line
-                content[key] = _plain(value_node, (*path, key), lines, spans)
-                span = spans[*path, key]
-                spans[*path, key] = span._replace(key=key_node.start_mark.index, key_end=key_node.end_mark.index)
+                outline.add_key((*path, key), line)
+                content[key] = _plain(value_node, (*path, key), outline)
+                span = outline.spans[*path, key]._replace(
+                    key=key_node.start_mark.index, key_end=key_node.end_mark.index
+                )
+                outline.spans[*path, key] = span
             return content
         case yaml.SequenceNode():
-            return [_plain(item, (*path, index), lines, spans) for index, item in enumerate(node.value)]
+            return [_plain(item, (*path, index), outline) for index, item in enumerate(node.value)]
         case _:
             refuse_halves(node.value, node.start_mark.line + 1)
             try:
