@@ -4,8 +4,9 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Any, cast
 
 import click
 
@@ -15,6 +16,7 @@ from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import (
+    FC,
     acting,
     connect_url_option,
     dsns_option,
@@ -45,8 +47,6 @@ from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import visible
 
 _HEAD = ("TOPIC.PREFIX", "AT", "OFFSET")
-
-_stable_option = stable_option("2s")
 
 
 @click.group(cls=Group)
@@ -91,8 +91,84 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
         say(line)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OffsetCommand:
+    """A command that changes a connector's offsets, as its options say it."""
+
+    connector: str
+    databases: Databases | None
+    cluster: Cluster
+    yes: bool
+    timeout: float
+    stable_seconds: float
+    prints_json: bool
+
+    @classmethod
+    def options(cls, note: str) -> Callable[[FC], FC]:
+        """Return the options of such a command, which receives them as one.
+
+        Args:
+            note: What the help of ``--dsn`` says beside.
+        """
+
+        def add(command: FC) -> FC:
+            @connector_argument
+            @dsns_option(required=False, note=note)
+            @connect_url_option(required=True)
+            @yes_option
+            @timeout_option
+            @stable_option("2s")
+            @json_option()
+            @wraps(command)
+            def gathered(**options: Any) -> Any:  # noqa: ANN401 - a command's own
+                own = {field.name: options.pop(field.name) for field in fields(cls)}
+                return command(cls(**own), **options)
+
+            return cast("FC", gathered)
+
+        return add
+
+    def change(
+        self,
+        what: str,
+        judge: Callable[[ConnectorPosition], OffsetChange],
+        make: Callable[[ConnectClient, str, ConnectorPosition], Offset | None],
+    ) -> None:
+        """Change the offsets of the connector, which is stopped meanwhile.
+
+        Args:
+            what: The command's name.
+            judge: Returns the effect; asked before anything is touched, and once more when the connector has stopped.
+            make: Makes the change, and returns the new offset.
+        """
+        # On SIGTERM, the command resumes the connector before it ends, as at Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        steps = Steps(sys.stderr)
+        client = ConnectClient(self.cluster, waits=steps.wait)
+        client.refuse_kept()
+        name = one_name_of(self.connector, client)
+        agreed = self.yes or _agree(name, judge(_position_of(name, client, self.databases)))
+        timings = replace(self.cluster.timings, timeout_seconds=self.timeout)
+        control = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
+        with steps.shown():
+            with control.stopped(stable_seconds=self.stable_seconds):
+                # It has advanced meanwhile.
+                position = _position_of(name, client, self.databases)
+                move = judge(position)
+                if move.skips and not agreed:
+                    raise _skips(name, move)
+                offset = make(client, name, position)
+                record_action(acting(), f"offsets {what}", name, before=position.stored, after=offset, effect=move.text)
+                steps.report("offsets", "changed")
+                say(visible(f"{name}: {move.text}"), err=self.prints_json)
+                say(visible(f"before: {json.dumps(position.stored)}"), err=self.prints_json)
+                if self.prints_json:
+                    content = {"connector": name, "before": position.stored, "after": offset}
+                    say(document("OffsetChange", content | {"effect": move.text, "skips": move.skips}))
+            steps.report("done", name)
+
+
 @offsets.command(name="set")
-@connector_argument
 @click.option(
     "--to-offset",
     "target",
@@ -100,23 +176,8 @@ def show(connector: str, *, databases: Databases | None, cluster: Cluster, print
     metavar="OFFSET",
     help="An LSN such as 0/1A2B3C4, on MySQL FILE:OFFSET, or the offset as a JSON object.",
 )
-@dsns_option(required=False, note="; required on PostgreSQL, to read the slot")
-@connect_url_option(required=True)
-@yes_option
-@timeout_option
-@_stable_option
-@json_option()
-def set_offset(
-    connector: str,
-    *,
-    target: str,
-    databases: Databases | None,
-    cluster: Cluster,
-    yes: bool,
-    timeout: float,
-    stable_seconds: float,
-    prints_json: bool,
-) -> None:
+@_OffsetCommand.options("; required on PostgreSQL, to read the slot")
+def set_offset(command: _OffsetCommand, *, target: str) -> None:
     """Set the offset from which a connector continues.
 
     An earlier offset repeats events; a later offset skips events. On PostgreSQL, nothing before the slot's confirmed
@@ -139,28 +200,12 @@ def set_offset(
         client.alter_offsets(name, [position.entry(offset)])
         return offset
 
-    waits, what = (timeout, stable_seconds), "set"
-    _change(connector, cluster, databases, judge, change, what=what, yes=yes, waits=waits, prints_json=prints_json)
+    command.change("set", judge, change)
 
 
 @offsets.command()
-@connector_argument
-@dsns_option(required=False, note="; the slot there decides which events are skipped")
-@connect_url_option(required=True)
-@yes_option
-@timeout_option
-@_stable_option
-@json_option()
-def reset(
-    connector: str,
-    *,
-    databases: Databases | None,
-    cluster: Cluster,
-    yes: bool,
-    timeout: float,
-    stable_seconds: float,
-    prints_json: bool,
-) -> None:
+@_OffsetCommand.options("; the slot there decides which events are skipped")
+def reset(command: _OffsetCommand) -> None:
     """Delete all offsets of a connector.
 
     The connector then starts as a new one: on PostgreSQL, at the position of its slot.
@@ -174,51 +219,7 @@ def reset(
         client.reset_offsets(name)
         return None
 
-    waits, what = (timeout, stable_seconds), "reset"
-    _change(
-        connector, cluster, databases, assess_reset, change, what=what, yes=yes, waits=waits, prints_json=prints_json
-    )
-
-
-def _change(
-    connector: str,
-    cluster: Cluster,
-    databases: Databases | None,
-    judge: Callable[[ConnectorPosition], OffsetChange],
-    change: Callable[[ConnectClient, str, ConnectorPosition], Offset | None],
-    *,
-    what: str,
-    yes: bool,
-    waits: tuple[float, float],
-    prints_json: bool,
-) -> None:
-    # On SIGTERM, the command resumes the connector before it ends, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=steps.wait)
-    client.refuse_kept()
-    name = one_name_of(connector, client)
-    # Asked before anything is touched.
-    agreed = yes or _agree(name, judge(_position_of(name, client, databases)))
-    timeout, stable_seconds = waits
-    timings = replace(cluster.timings, timeout_seconds=timeout)
-    control = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
-    with steps.shown():
-        with control.stopped(stable_seconds=stable_seconds):
-            # Judged once more where it stopped: it has advanced meanwhile.
-            position = _position_of(name, client, databases)
-            move = judge(position)
-            if move.skips and not agreed:
-                raise _skips(name, move)
-            offset = change(client, name, position)
-            record_action(acting(), f"offsets {what}", name, before=position.stored, after=offset, effect=move.text)
-            steps.report("offsets", "changed")
-            say(visible(f"{name}: {move.text}"), err=prints_json)
-            say(visible(f"before: {json.dumps(position.stored)}"), err=prints_json)
-            if prints_json:
-                content = {"connector": name, "before": position.stored, "after": offset}
-                say(document("OffsetChange", content | {"effect": move.text, "skips": move.skips}))
-        steps.report("done", name)
+    command.change("reset", assess_reset, change)
 
 
 def _agree(name: str, move: OffsetChange) -> bool:
