@@ -62,7 +62,8 @@ class WireContract:
         if not self.aggregates:
             raise ConfigError("a contract must have at least one aggregate type", field="aggregates")
         self._refuse_unnumbered()
-        if self.format is EventFormat.CLOUDEVENTS_BINARY and SequenceMode.NONE in self.aggregates.values():
+        is_numbered = all(mode.is_numbered for mode in self.aggregates.values())
+        if self.format is EventFormat.CLOUDEVENTS_BINARY and not is_numbered:
             raise ConfigError(
                 "an event without a sequence number would have an empty ce_sequence, on which CloudEvents readers fail",
                 field="outbox.format",

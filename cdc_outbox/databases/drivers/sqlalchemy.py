@@ -205,7 +205,7 @@ class SqlAlchemy(_SqlAlchemy):
         connection.connection.commit()
         # An engine may have a level of its own, which each of its transactions begins with.
         level = connection.get_isolation_level()
-        if self.dialect is not Dialect.SQLITE and level != "READ COMMITTED":
+        if "isolate" in self._statements and level != "READ COMMITTED":
             raise other_isolation(level)
         connection.info[_PREPARED] = self._idle_seconds
 
@@ -222,7 +222,7 @@ class SqlAlchemy(_SqlAlchemy):
         connection = _connection(_called(connectable))
         if connection.dialect.driver in _SEEING:
             return
-        name = "begin" if self.dialect is Dialect.POSTGRESQL else "ask"
+        name = "ask" if "ask" in self._statements else "begin"
         if getattr(connection.dialect, "is_mariadb", False):
             name = "ask_mariadb"
         try:

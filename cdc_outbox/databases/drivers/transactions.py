@@ -117,7 +117,7 @@ def session_settings(dialect: Dialect, *, idle_seconds: float, mariadb: bool = F
         "idle_seconds": str(math.ceil(idle_seconds)),
         "idle_milliseconds": str(math.ceil(idle_seconds * 1000)),
     }
-    wanted = ["isolate", "bound_idling"] if mariadb or dialect is Dialect.POSTGRESQL else ["isolate"]
+    wanted = ["isolate", "bound_idling", *(["bound_idling_mariadb"] if mariadb else [])]
     statements = load(dialect, "session")
     return tuple(statements[name].render(bounds) for name in wanted if name in statements)  # SQLite has none
 

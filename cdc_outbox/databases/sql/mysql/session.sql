@@ -1,8 +1,7 @@
 -- name: isolate
 set session transaction isolation level read committed;
 
--- name: bound_idling
--- MariaDB only.
+-- name: bound_idling_mariadb
 set session idle_transaction_timeout = '{idle_seconds}';
 
 -- name: begin
