@@ -13,6 +13,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.contract.contract_file import contract_json
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.render.targets import TARGETS, chosen, pipeline_of
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.redaction import safe_json
 from cdc_outbox.spec import parse_spec, spec_schema
@@ -56,13 +57,26 @@ def new(name: str, *, kind: str, aggregates: dict[str, SequenceMode | None], new
         DatabaseKind(kind),
         {key: mode or SequenceMode.GAPLESS for key, mode in (aggregates or {name: None}).items()},
     )
-    parse_spec(text, name=str(new_file or "stdout"))  # a name may be none
+    _refuse_invalid(text)
     write_new(text, new_file)
     if new_file is not None:
         say("next:", err=True)
         for command in next_commands(DatabaseKind(kind)):
             name, _, option = command.partition(" ")
             say(f"  cdc-outbox {' '.join(filter(None, (name, shlex.quote(str(new_file)), option)))}", err=True)
+
+
+def _refuse_invalid(text: str) -> None:
+    """Refuse arguments that make an invalid spec, such as a name with a blank.
+
+    Raises:
+        ConfigError: They do; the lines of a spec that is not written are left out.
+    """
+    try:
+        parse_spec(text)
+    except ConfigError as error:
+        messages = (f"{each.message} {each.remedy}".strip().removesuffix(".") for each in error.findings)
+        raise ConfigError("; ".join(messages), field=error.field, hint="Correct the arguments.") from error
 
 
 def _settings(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
