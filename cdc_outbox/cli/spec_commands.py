@@ -89,8 +89,10 @@ def _settings(_context: click.Context, _option: click.Parameter, values: tuple[s
     return found
 
 
-_KNOWN = "; ".join(
-    f"{target.name}: {name}, {meaning}" for target in TARGETS.values() for name, meaning in target.settings.items()
+_KNOWN = " ".join(
+    f"For {target.name}: {'; '.join(f'{name}=VALUE, {meaning}' for name, meaning in target.settings.items())}."
+    for target in TARGETS.values()
+    if target.settings
 )
 
 
@@ -109,7 +111,7 @@ _KNOWN = "; ".join(
     multiple=True,
     callback=_settings,
     metavar="NAME=VALUE",
-    help=f"Settings of the target. {_KNOWN}.",
+    help=f"A setting of the target; repeatable. {_KNOWN}",
 )
 def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> None:
     """Print the connector configuration of a spec.
