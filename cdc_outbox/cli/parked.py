@@ -110,8 +110,8 @@ def list_parked(
 ) -> None:
     """List parked events.
 
-    The oldest comes first; times are UTC. Below the list are the missing events that others wait for. An event that
-    waits behind a failed one can also have the reason gap, although no event is missing before it.
+    The oldest comes first; times are UTC. The reason gap means that an earlier event of the aggregate is missing or
+    parked; missing events are listed below.
 
     \b
     Examples:
