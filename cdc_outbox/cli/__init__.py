@@ -7,7 +7,6 @@ Commands that run until a signal (``consume``, ``watch``, ``stack up`` once it i
 import re
 import sys
 from importlib import import_module
-from io import StringIO
 from pkgutil import get_data
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from cdc_outbox.cli.groups import Group, name_variables
-from cdc_outbox.cli.output import ONE_WORD, ExitCode, complain, exit_code_of, say
+from cdc_outbox.cli.output import ONE_WORD, ExitCode, complain, exit_code_of, paint, say
 from cdc_outbox.errors import CdcOutboxError
 
 if TYPE_CHECKING:
@@ -140,6 +139,22 @@ def cli() -> None:
     """
 
 
+def _complain_of_usage(error: click.ClickException) -> None:
+    """Print click's error in the style of :func:`complain`, below the usage."""
+    message = error.format_message()
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        say(message, err=True)
+        return
+    if isinstance(error, click.UsageError):
+        if _SPLIT_DSN.match(error.message):
+            message = f"a connection string was split into several arguments. {ONE_WORD}"
+        if error.ctx is not None:
+            say(f"{error.ctx.get_usage()}\nTry '{error.ctx.command_path} --help' for help.\n", err=True)
+    first = message[:1].lower() if message[1:2].islower() else message[:1]
+    rest = message[1:] if ". " in message else message[1:].removesuffix(".")
+    say(f"{paint('error:', 'red')} {first}{rest}", err=True)
+
+
 def main(*, timings: "Timings | None" = None) -> None:
     """Run the command and exit with its code; errors of the package are printed with a hint and without a traceback.
 
@@ -152,11 +167,7 @@ def main(*, timings: "Timings | None" = None) -> None:
         complain(error)
         sys.exit(exit_code_of(error))
     except click.ClickException as error:
-        shown, told = StringIO(), error
-        if isinstance(error, click.UsageError) and _SPLIT_DSN.match(error.message):
-            told = click.UsageError(f"A connection string was split into several arguments. {ONE_WORD}", error.ctx)
-        told.show(shown)
-        say(shown.getvalue(), err=True, nl=False)
+        _complain_of_usage(error)
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(ExitCode.INTERRUPTED)

@@ -46,10 +46,10 @@ from cdc_outbox.redaction import counted, visible
 from cdc_outbox.spec import Spec
 
 _NO_KEEP = (
-    "Give --keep, such as --keep 7d: deleted events cannot be published again. --keep 0s deletes every delivered event."
+    "give --keep, such as --keep 7d: deleted events cannot be published again. --keep 0s deletes every delivered event."
 )
 _NO_BROKERS = (
-    "Give --bootstrap-servers (CDC_OUTBOX_BOOTSTRAP_SERVERS): events are compared with their topics before they are "
+    "give --bootstrap-servers (CDC_OUTBOX_BOOTSTRAP_SERVERS): events are compared with their topics before they are "
     "deleted. --without-topics relies on the slot, or the connector's offset, alone."
 )
 
@@ -246,7 +246,7 @@ def _pruning(
     if not kind.reads_binlog:
         raise ConfigError(f"no publisher proves that it delivered rows of {kind}", field="database.kind")
     if client is None:
-        raise click.UsageError("On MariaDB and MySQL --connect-url (CDC_OUTBOX_CONNECT_URL) is required.")
+        raise click.UsageError("--connect-url (or CDC_OUTBOX_CONNECT_URL) is required on MariaDB and MySQL")
     with connected(dsn, kind) as (viewing, driver), connected(dsn, kind) as (deleting, _):
         yield offset_pruning(
             spec, (viewing, deleting), driver, client=client, options=options, report=report, comparison=comparison

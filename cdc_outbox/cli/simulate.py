@@ -122,7 +122,7 @@ def simulate(
       cdc-outbox simulate connector.json --row '{"id": 7, …}' --column-type payload=bytea --engine real
     """
     if from_table == bool(rows):
-        raise click.UsageError("Give either --row or --from-table.")
+        raise click.UsageError("give either --row or --from-table")
     if engine == "real" and debezium is not None and debezium.count(".") < _DOTS:
         raise click.UsageError(f"--engine real needs a full release such as 3.6.1.Final, not {debezium}")
     given = read_config(config, settings)
@@ -163,10 +163,10 @@ def _rows_of_table(
     """Return the newest rows of the table, or the one of an id."""
     if kind_of(given.options) not in {DatabaseKind.POSTGRESQL, None}:
         what = "a document" if _is_of_mongo(simulation) else "a row"
-        raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row.")
+        raise click.UsageError(f"--from-table reads PostgreSQL only; give {what} with --row")
     modes = ColumnModes(given.options)
     if databases is None:
-        raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN.")
+        raise click.UsageError("--from-table needs --dsn or CDC_OUTBOX_DSN")
     id_column = simulation.routing.router.options.get("table.field.event.id", "id")
     with connected(databases.of(given.name), DatabaseKind.POSTGRESQL) as (connection, driver):
         asked = read_rows(connection, driver, given.named(table), id_column, event_id, limit=limit, modes=modes)

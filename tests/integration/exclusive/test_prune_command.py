@@ -118,7 +118,7 @@ def test_a_mariadb_server_that_does_not_answer_exits_75(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [(["--without-topics"], "Give --keep, such as --keep 7d"), (["--keep=7d"], "Give --bootstrap-servers")],
+    [(["--without-topics"], "give --keep, such as --keep 7d"), (["--keep=7d"], "give --bootstrap-servers")],
 )
 def test_what_would_delete_more_than_was_said_is_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
     path = tmp_path / "spec.yaml"
