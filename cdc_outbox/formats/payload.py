@@ -142,7 +142,10 @@ def _fields(value: Any) -> JsonValue:  # noqa: ANN401 - models of any library
         raise
     except Exception as error:  # models run code of their own, which may raise anything
         raise EventError(f"{kind.__qualname__} cannot be encoded as JSON: {type(error).__name__}") from error
-    raise EventError(f"the payload is not JSON: {kind.__qualname__} has no JSON form")
+    raise EventError(
+        f"the payload is not JSON: {kind.__qualname__} has no JSON form",
+        hint="Pass a dict, a list, a text, a number, or a model that converts to them.",
+    )
 
 
 _ENCODER = json.JSONEncoder(
@@ -235,7 +238,10 @@ def _refusal(error: TypeError | ValueError | RecursionError) -> EventError:
     """Return the error without repeating the payload, which may be private, or a message that might."""
     match error:
         case json.JSONDecodeError():
-            return EventError(f"the payload is not JSON: {_position(error)}")
+            return EventError(
+                f"the payload is a str that is not JSON text: {_position(error)}",
+                hint="Pass the value itself, such as a dict, or JSON text; `json.dumps` encodes a plain text.",
+            )
         case UnicodeEncodeError():
             return EventError(_LONE_SURROGATE)
         case RecursionError():

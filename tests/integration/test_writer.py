@@ -165,7 +165,7 @@ def test_an_id_of_the_callers_own_is_kept_and_unique(connection: Connection) -> 
 @pytest.mark.parametrize(
     ("event", "reason"),
     [
-        (replace(ORDER, payload="not json"), "the payload is not JSON: Expecting value"),
+        (replace(ORDER, payload="not json"), "the payload is a str that is not JSON text: Expecting value"),
         (replace(ORDER, payload={"x": float("nan")}), "the payload is not JSON"),
         (replace(ORDER, payload=None), "tombstone"),
         (replace(ORDER, payload="x" * 2_000_000), "not JSON"),

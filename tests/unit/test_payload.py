@@ -156,7 +156,7 @@ def test_json_text_is_returned_as_it_is(text: str) -> None:
         ("", "empty string"),
         (" \n", "empty string"),
         ("\ufeff{}", "byte order mark"),
-        ("not json", "Expecting value at line 1 column 1"),
+        ("not json", "the payload is a str that is not JSON text: Expecting value at line 1 column 1"),
         ('{"a": 1', "delimiter at line 1 column 8"),
         ("[1]]", "Extra data"),
         ('"\n"', "Invalid control character"),

@@ -142,8 +142,8 @@ def test_a_configuration_whose_writers_are_unknown_is_warned_of_expansion() -> N
         ("payload_type: cloudevents", "Write `format: cloudevents-binary` or `format: cloudevents-structured`."),
         ("format: bytes", "Write `payload_type: bytes`."),
         ("format: cloudevents", "Write cloudevents-binary or cloudevents-structured."),
-        ("format: xml", "outbox.format must be plain or envelope or"),
-        ("format: [xml]", "outbox.format must be plain or envelope or"),
+        ("format: xml", "outbox.format must be one of plain, envelope,"),
+        ("format: [xml]", "outbox.format must be one of plain, envelope,"),
         ("payload_type: bytes, format: envelope", "an envelope must be JSON, not bytes"),
         ("payload_type: bytes, format: cloudevents-structured", "an envelope must be JSON, not bytes"),
         ("payload_type: expanded, format: cloudevents-binary", "expansion changes it"),
@@ -216,7 +216,7 @@ def test_a_payload_in_an_envelope_may_be_expanded_or_missing(payload: object) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"payload": "{"}, "the payload is not JSON"),
+        ({"payload": "{"}, "the payload is a str that is not JSON text"),
         ({"eventType": None}, "the header 'aggregateType' is missing"),
         ({"eventType": 1, "source": {}}, "the header 'aggregateType' is missing"),
         ({"sequence": None}, "its sequence or source is missing"),
