@@ -87,6 +87,7 @@ class ConfigError(CdcOutboxError, ValueError):
         super().__init__(message, hint=hint)
         self.field = field
         self.findings = findings
+        self.__notes__ = [*map(str, findings), *getattr(self, "__notes__", ())]
 
 
 class EventError(CdcOutboxError, ValueError):

@@ -1,3 +1,5 @@
+import traceback
+
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -96,7 +98,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
             "{}",
             "{sequence: no}",
             ":10 aggregates.customer.sequence: error SP104",
-            "gapless or increasing or none, not false.",
+            "one of gapless, increasing or none, not false.",
         ),
         ("customer: {}", "a b: {}", ":9 aggregates: error SP107", "the topic 'outbox.event.a b', which Kafka refuses."),
         ("{}", "{latest: 1}", ":10 aggregates.customer.latest: error SP103", "must be true or false, not 1."),
@@ -136,6 +138,17 @@ def test_a_reference_without_a_provider_is_refused(key: str) -> None:
     [finding] = findings(MINIMAL.replace(line, f"  {key}: db-${{PLACE}}.example"))
     assert f" database.{key}: error SP104: database.{key} has ${{PLACE}}, which names no config provider" in finding
     assert finding.endswith("Write ${env:PLACE}.")
+
+
+def test_a_traceback_shows_the_line_and_the_key_of_each_finding() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_spec(f"{MINIMAL}latncy: low\n", name="x.yaml")
+    shown = traceback.format_exception(caught.value)
+    assert shown[-3:] == [
+        "cdc_outbox.errors.ConfigError: x.yaml is not a valid spec\n",
+        "x.yaml:11 latncy: error SP101: unknown key 'latncy'. Did you mean 'latency'?\n",
+        "Correct the spec.\n",
+    ]
 
 
 def test_a_reference_without_its_closing_brace_is_refused() -> None:
@@ -199,12 +212,12 @@ def test_a_whole_number_with_a_point_is_that_number() -> None:
             "topics: {name: 'x.{aggregatetype}'}",
             "hyphens and {aggregate_type}, not 'x.{aggregatetype}'. Did you mean {aggregate_type}?",
         ),
-        ("latency: lw", ": latency must be low or balanced or economy, not 'lw'. Did you mean 'low'?"),
+        ("latency: lw", ": latency must be one of low, balanced or economy, not 'lw'. Did you mean 'low'?"),
         ("outbox: {schema: ''}", ": outbox.schema must not be empty."),
         ("outbox: 7", ": outbox must be keys with values, not 7."),
         (
             "overrides: {max.batch.size: [hunter2]}",
-            ": overrides.max.batch.size must be a string or a whole number or a number or true or false.",
+            ": overrides.max.batch.size must be one of a string, a whole number, a number or true or false.",
         ),
     ],
 )
