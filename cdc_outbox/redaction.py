@@ -31,6 +31,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
+def either(words: Sequence[str]) -> str:
+    """Return a choice: ``a``, ``a or b``, ``one of a, b or c``."""
+    *others, last = words
+    if not others:
+        return last
+    return f"{'one of ' if others[1:] else ''}{', '.join(others)} or {last}"
+
+
 def enumerated(names: Sequence[str], limit: int = 3, *, total: int | None = None) -> str:
     """Return the first of some names, and how many more there are: ``a, b and 2 more``.
 

@@ -10,7 +10,7 @@ from typing import Any
 from cdc_outbox.cli.contexts import REFERENCE, Context, Contexts
 from cdc_outbox.connect.cluster import ManagedBy
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.redaction import shows_password
+from cdc_outbox.redaction import either, shows_password
 from cdc_outbox.text_files.document import Document, JsonValue, did_you_mean, read_text_file
 from cdc_outbox.text_files.yaml_text import read_yaml
 
@@ -211,7 +211,7 @@ def _connect_mistakes(document: Document, path: tuple[str, ...]) -> Iterator[str
     if not isinstance(connect.get("allow_plaintext_login", False), bool):
         yield f"{document.location((*path, 'allow_plaintext_login'))}: must be true or false"
     if connect.get("managed_by", ManagedBy.REST) not in list(ManagedBy):
-        yield f"{document.location((*path, 'managed_by'))}: must be {' or '.join(ManagedBy)}"
+        yield f"{document.location((*path, 'managed_by'))}: must be {either([*ManagedBy])}"
     for secret in (("bearer",), ("basic", "password")):
         value = _at(document, (*path, *secret))
         if isinstance(value, str) and not REFERENCE.fullmatch(value):

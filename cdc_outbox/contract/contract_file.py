@@ -12,6 +12,7 @@ from cdc_outbox.event import SequenceMode
 from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
+from cdc_outbox.redaction import either
 from cdc_outbox.text_files.document import did_you_mean, read_text_file
 from cdc_outbox.text_files.json_text import read_json
 
@@ -113,5 +114,5 @@ def _texts(value: object, key: str) -> tuple[str, ...]:
 def _word(kind: type[SequenceMode] | type[EventFormat] | type[PayloadType], value: object, key: str) -> Any:  # noqa: ANN401
     words = [each.value for each in kind]
     if value not in words:
-        raise ConfigError(f"{key} must be {' or '.join(words)}, not {json.dumps(value)}", field=key)
+        raise ConfigError(f"{key} must be {either(words)}, not {json.dumps(value)}", field=key)
     return kind(value)

@@ -9,7 +9,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 
 from cdc_outbox.finding import Finding
-from cdc_outbox.redaction import shortened
+from cdc_outbox.redaction import either, shortened
 from cdc_outbox.text_files.document import Document, Path, did_you_mean
 
 _TYPES = {
@@ -103,4 +103,4 @@ def _listed(allowed: object) -> list[Any]:
 
 
 def _words(allowed: object, names: Mapping[str, str] | None = None) -> str:
-    return " or ".join((names or {}).get(str(each), str(each)) for each in _listed(allowed))
+    return either([(names or {}).get(str(each), str(each)) for each in _listed(allowed)])

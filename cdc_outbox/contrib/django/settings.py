@@ -22,6 +22,7 @@ from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.event import SequenceMode
 from cdc_outbox.formats.attributes import BUILT_IN_HEADERS
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
+from cdc_outbox.redaction import either
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 SETTING = "CDC_OUTBOX"
@@ -192,7 +193,7 @@ def _choice(choices: type[_Choice], given: object, key: str) -> _Choice:
     for choice in known:
         if choice == given:
             return choice
-    raise _wrong(key, f"be {' or '.join(repr(str(choice)) for choice in known)}")
+    raise _wrong(key, f"be {either([repr(str(choice)) for choice in known])}")
 
 
 def _wrong(key: str, wanted: str) -> ConfigError:

@@ -11,7 +11,7 @@ from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, anot
 from cdc_outbox.finding import Finding
 from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
-from cdc_outbox.redaction import counted
+from cdc_outbox.redaction import counted, either
 from cdc_outbox.spec import Spec
 
 _CHARACTERS = ("varchar", "char", "text", "tinytext", "mediumtext", "longtext")
@@ -145,7 +145,7 @@ def _check_user(spec: Spec, accounts: Sequence[AccountFacts] | None) -> Iterator
     user = spec.database.user
     if accounts is None or user.startswith("${"):
         return
-    grants = "Run the statements that `cdc-outbox init --grants` prints."
+    grants = "Run the statements that `cdc-outbox init SPEC --grants` prints."
     if not accounts:
         yield error("DB201", user, f"the user {user!r} does not exist.", grants)
         return
@@ -167,7 +167,7 @@ def _check_account(user: str, account: AccountFacts) -> Iterator[Finding]:
         yield note("DB602", user, message, "Check `show grants`, and the default role.")
         return
     message = f"{account_name} lacks {', '.join(missing)}."
-    yield error("DB208", user, message, "Run the statements that `cdc-outbox init --grants` prints.")
+    yield error("DB208", user, message, "Run the statements that `cdc-outbox init SPEC --grants` prints.")
 
 
 def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
@@ -187,7 +187,7 @@ def _check_table(spec: Spec, table: TableFacts | None) -> Iterator[Finding]:
             yield error("DB303", f"{name}.{column}", "the column does not exist.", MAKE_TABLE)
         elif facts.type not in types:
             reason = _REASONS.get(facts.type, "")
-            message = f"the type is {facts.type}{f': {reason}' if reason else ''}. It must be {' or '.join(types)}."
+            message = f"the type is {facts.type}{f': {reason}' if reason else ''}. It must be {either(types)}."
             remedy = f"alter table {quoted} modify {Dialect.MYSQL.quote(column)} {_example(spec, column, types)}"
             yield error("DB304", f"{name}.{column}", message, remedy)
         else:

@@ -9,6 +9,7 @@ from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, erro
 from cdc_outbox.finding import Finding
 from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
+from cdc_outbox.redaction import either
 from cdc_outbox.spec import Spec
 
 _TEXT = ("text", "character varying", "citext")
@@ -113,7 +114,7 @@ def _check_column(spec: Spec, column: str, facts: ColumnFacts, types: tuple[str,
     yield error(
         "DB304",
         f"{spec.outbox.table}.{column}",
-        f"the type is {facts.type}{f': {reason}' if reason else ''}. It must be {' or '.join(types)}.",
+        f"the type is {facts.type}{f': {reason}' if reason else ''}. It must be {either(types)}.",
         _remedy(spec, column, facts, types[0]),
     )
 
