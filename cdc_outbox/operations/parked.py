@@ -20,6 +20,7 @@ from cdc_outbox.operations.parked_rules import (
     ParkedRow,
     ParkFilter,
     decide_skip,
+    hint_not_retried,
     why_not_retried,
 )
 from cdc_outbox.redaction import enumerated
@@ -166,8 +167,9 @@ class Park:
             elif not named:
                 done.left.append((row, reason))
             else:
-                hint = f"--force {row.reason} applies it anyway." if row.reason in FORCED - forced else None
-                raise InboxError(f"{row.parked_id} cannot be retried: {reason}", hint=hint)
+                raise InboxError(
+                    f"{row.parked_id} cannot be retried: {reason}", hint=hint_not_retried(row, forced=forced)
+                )
         self._forget_starts(done.due)
         self._inbox.ask(
             "retry",

@@ -112,6 +112,15 @@ def why_not_retried(row: ParkedRow, *, forced: Set[Reason], claimed: Set[str]) -
     return ""
 
 
+def hint_not_retried(row: ParkedRow, *, forced: Set[Reason]) -> str:
+    """Return what to do about an event for which :func:`why_not_retried` has a reason."""
+    if row.reason in FORCED - forced:
+        return f"--force {row.reason} applies it anyway."
+    if row.reason in _PATIENT:
+        return "Retry or skip the predecessor; `cdc-outbox parked list` shows it if it is parked."
+    return "`cdc-outbox parked skip` gives it up."
+
+
 def why_not_forced(reason: Reason) -> str:
     """Return why nothing is forced that is parked for a reason which is none of :data:`FORCED`."""
     if reason in _PATIENT:

@@ -9,7 +9,7 @@ from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.parked_events import Due, Reason, State, choose
 from cdc_outbox.errors import InboxError
 from cdc_outbox.operations.baseline import Gap, chosen
-from cdc_outbox.operations.parked_rules import ParkedRow, decide_skip, why_not_retried
+from cdc_outbox.operations.parked_rules import ParkedRow, decide_skip, hint_not_retried, why_not_retried
 
 A, B = Aggregate("orders.1", "order", "a"), Aggregate("orders.1", "order", "b")
 
@@ -117,3 +117,15 @@ def test_what_is_due_and_cannot_go_on_keeps_others_from_their_turn_once() -> Non
     looks = [choose(due, 2, number)[0] for number in range(3)]
     assert [[each.parked_id for each in chosen] for chosen in looks] == [[1, 2], [2, 3], [3, 1]]
     assert choose(due, 3, 1)[0] == [*due[1:], due[0]]  # there is room for all, unless for their bytes
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        (Reason.GAP, "Retry or skip the predecessor"),
+        (Reason.CONFLICT, "--force conflict applies it anyway."),
+    ],
+)
+def test_what_cannot_be_retried_has_a_hint(reason: Reason, hint: str) -> None:
+    assert hint_not_retried(row(1, 2, reason), forced=frozenset()).startswith(hint)
+    assert "skip" in hint_not_retried(row(1, 2, Reason.CONFLICT), forced=frozenset({Reason.CONFLICT}))
