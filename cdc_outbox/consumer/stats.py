@@ -263,7 +263,7 @@ class ConsumerStats:
             seconds: In how many it is tried again; ``None`` where the caller tells of it.
         """
         if seconds is not None and self._is_news(error):
-            _log.warning("will be tried again", extra={"reason": str(error), "seconds": round(seconds, 2)})
+            _log.warning("will be tried again", extra={"reason": str(error), "retry_seconds": round(seconds, 2)})
         if isinstance(error, NoHandlerError):
             outage = outage or _HANDLED
         elif isinstance(error, DatabaseError) and not isinstance(error, TransactionConflictError):  # which it answered

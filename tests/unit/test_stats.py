@@ -243,7 +243,7 @@ def test_the_log_says_at_every_try_that_the_database_is_gone(
     for error in (DatabaseUnavailableError("gone"), NoHandlerError("none")) * 2:
         for _ in range(2):
             watch.retried(error, seconds=1.234)
-    gone, none = [("will be tried again", {"reason": reason, "seconds": 1.23}) for reason in ("gone", "none")]
+    gone, none = [("will be tried again", {"reason": reason, "retry_seconds": 1.23}) for reason in ("gone", "none")]
     assert told(caplog) == [gone, gone, none, gone, gone, none]
 
 
