@@ -65,12 +65,12 @@ def ask_connect(name: str, client: ConnectClient | None) -> Connected | None:
 def what_connect_hides(name: str, connected: Connected | None) -> Iterator[Finding]:
     """Yield notes about state that Connect did not return."""
     if connected is None:
-        message = "Connect was not queried, so its stored offsets were not checked."
+        message = "Connect was not queried, so the offsets that it stores for the connector were not checked."
         yield note("DB601", name, message, "Set --connect-url.")
     elif connected.connector is None:
         message = (
-            f"the connector {name} does not exist yet, so offsets of an earlier connector of this name were not "
-            "checked."
+            f"the connector {name} does not exist yet: Connect does not show the offsets that an earlier connector of "
+            "this name may have left."
         )
         yield note("DB601", name, message, "Run preflight again after the deployment.")
 

@@ -233,7 +233,7 @@ def findings(topic: str, breaks: Iterable[Break], name: str) -> Iterator[Finding
             )
         if each.kind is HeartbeatKind.NONE:
             remedy = (
-                "First check whether the connector reads this database and this outbox: `cdc-outbox plan` shows how it "
-                f"differs from the spec. If it does not differ: {remedy}"
+                "The database was restored, or is not the connector's: compare the connector with the spec by "
+                f"`cdc-outbox plan`. If they agree, the database was restored. {remedy}"
             )
         yield explained(CODES[each.kind], location, f"{each.text}.", remedy)

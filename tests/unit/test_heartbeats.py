@@ -127,7 +127,10 @@ def test_a_database_without_the_state_begins_at_one_again() -> None:
     assert (nothing.kind, nothing.id) == (HeartbeatKind.NONE, "a18+")
     assert nothing.text == "the topic contains 18 heartbeats, and public.outbox_heartbeats contains none"
     [finding] = findings("heartbeats", [nothing], "orders")
-    assert (finding.code, "First check whether the connector reads this" in finding.remedy) == ("OP401", True)
+    assert (finding.code, "compare the connector with the spec by `cdc-outbox plan`" in finding.remedy) == (
+        "OP401",
+        True,
+    )
     assert kinds(chain(*OLD), stored(fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
     assert kinds(chain(*OLD, *fresh)) == [(HeartbeatKind.WENT_BACK, "c1")]
 

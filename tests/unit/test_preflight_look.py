@@ -78,5 +78,6 @@ def test_columns_that_the_server_computes_are_not_among_those_of_the_slot() -> N
 def test_of_a_connector_that_does_not_exist_it_is_said_when_its_offsets_can_be_seen() -> None:
     [finding] = preflight.what_connect_hides("orders", Connected(connector=None, offsets=[]))
     assert finding.message == (
-        "the connector orders does not exist yet, so offsets of an earlier connector of this name were not checked."
+        "the connector orders does not exist yet: Connect does not show the offsets that an earlier connector of this "
+        "name may have left."
     )
