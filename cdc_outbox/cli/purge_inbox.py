@@ -15,7 +15,7 @@ from cdc_outbox.cli.inbox import InboxLocation, inbox_options
 from cdc_outbox.cli.options import acting, dry_run_option, json_option, read_spec
 from cdc_outbox.cli.output import document, say
 from cdc_outbox.cli.times import Duration
-from cdc_outbox.consumer.limits import DAY_SECONDS, refuse_short_horizon
+from cdc_outbox.consumer.limits import DAY_SECONDS, in_words, refuse_short_horizon
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.operations.actions import record_action
@@ -134,7 +134,8 @@ def _refuse_shorter_than_declared(horizon_days: float, pipeline: Spec | None) ->
     declared = None if pipeline is None else pipeline.topics.horizon_days
     if declared is not None and horizon_days < declared:
         raise ConfigError(
-            f"a horizon of {horizon_days:g} days is shorter than the {declared} days of topics.horizon in the spec",
+            f"a horizon of {in_words(horizon_days * DAY_SECONDS)} is shorter than topics.horizon in the spec, "
+            f"{in_words(declared * DAY_SECONDS)}",
             field="--horizon",
             hint="Choose a longer horizon, or correct topics.horizon: republishing relies on it.",
         )

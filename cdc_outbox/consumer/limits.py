@@ -113,8 +113,8 @@ def refuse_short_horizon(days: float, kept_seconds: Mapping[str, float | None], 
         named = [f"{topic} {_days(seconds)}" for topic, seconds in list(longer.items())[:_NAMED]]
         more = f", and {len(longer) - _NAMED:,} more topics" if len(longer) > _NAMED else ""
         raise ConfigError(
-            f"a horizon of {days:g} days is shorter than the topics' retention (retention.ms and segment.ms): "
-            f"{', '.join(named)}{more}",
+            f"a horizon of {in_words(days * DAY_SECONDS)} is shorter than the topics' retention (retention.ms and "
+            f"segment.ms): {', '.join(named)}{more}",
             field=field,
             hint=hint,
         )
@@ -123,4 +123,12 @@ def refuse_short_horizon(days: float, kept_seconds: Mapping[str, float | None], 
 def _days(seconds: float | None) -> str:
     if seconds is None:
         return "for ever"
-    return f"up to {seconds / DAY_SECONDS:,.3g} days"
+    return f"up to {in_words(seconds)}"
+
+
+def in_words(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has one: ``30 days``, ``1 hour``."""
+    units = ((DAY_SECONDS, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+    size, unit = next((each for each in units if seconds >= each[0]), units[-1])
+    count = f"{seconds / size:,.3g}"
+    return f"{count} {unit}{'s' * (count != '1')}"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.consumer import InboxTable, Limits
-from cdc_outbox.consumer.limits import refuse_short_horizon
+from cdc_outbox.consumer.limits import in_words, refuse_short_horizon
 from cdc_outbox.consumer.ordering import bound_at
 from cdc_outbox.databases.facts import PartitionFacts
 from cdc_outbox.errors import ConfigError
@@ -83,3 +83,18 @@ def test_partitions_of_others_make_are_dropped_when_they_are_over_and_never_over
     assert Horizon.at(NOW, days=60).over(parts) == []
     assert list(missing_parts(INBOX, parts, NOW)) == []
     assert Horizon.at(NOW, days=1).over([Part(INBOX.table, "0", bound_at(week))]) != []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (86_400, "1 day"),
+        (2_592_000, "30 days"),
+        (3_600, "1 hour"),
+        (5_400, "1.5 hours"),
+        (90, "1.5 minutes"),
+        (0.5, "0.5 seconds"),
+    ],
+)
+def test_a_duration_is_told_in_its_largest_unit(seconds: float, words: str) -> None:
+    assert in_words(seconds) == words
