@@ -137,6 +137,7 @@ def up(
         connectors=["mariadb"] if mariadb else [],
         environment=variables,
     )
+    StackFolder(name).refuse_held()
     _hear_signals()
     say(f"{name}: starting {_parts_of(config)}", err=True)
     if detach:
@@ -241,19 +242,17 @@ def restart(part: str, *, name: str, variables: dict[str, str], prints_json: boo
     if variables and not part.startswith("connect-"):
         raise click.UsageError(f"--env is for Connect workers; {part} is not one")
     folder = _find(name)
+    logged = folder.log(part).stat().st_size
     folder.ask_restart(part, variables)
-    deadline = time.monotonic() + _RESTART_SECONDS
-    while folder.asked_restart(part) is not None:
-        if not folder.is_held or time.monotonic() >= deadline:
-            folder.answer_restart(part)
-            raise StackError(
-                f"the process that runs the stack {name} did not restart {part}",
-                hint="Only a stack of `cdc-outbox stack up` can restart parts, not one that a program started itself.",
-            )
-        time.sleep(_LOOK_SECONDS)
+    if not folder.await_restart(part, seconds=_RESTART_SECONDS):
+        raise StackError(
+            f"the process that runs the stack {name} did not restart {part}",
+            hint="Only a stack of `cdc-outbox stack up` can restart parts, not one that a program started itself.",
+        )
     state = folder.find_states().get(part, "not running")
     if state != "running":
-        raise StackError(f"{part} did not restart: {state}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`.")
+        reason = folder.find_fatal(part, after=logged) or state
+        raise StackError(f"{part} did not restart: {reason}", hint=f"Try `cdc-outbox stack logs --name {name} {part}`.")
     say(f"{part}: {state}", err=True)
     if prints_json:
         say(_document(name, _parts_in(folder)))
@@ -350,8 +349,6 @@ def _restart(part: Server, folder: StackFolder, variables: dict[str, str]) -> No
 def _detach(config: StackConfig) -> None:
     """Start a process that holds the stack, and return when it is ready."""
     name, folder = config.name, StackFolder(config.name)
-    if folder.is_held:
-        raise StackError(f"a stack named {name!r} is running", hint=f"`cdc-outbox stack down --name {name}` ends it.")
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(  # noqa: S603 - this very command
             [sys.executable, "-m", "cdc_outbox", "stack", "up", *_arguments(config)],

@@ -40,6 +40,7 @@ _SHOWN = 5
 """Names of stacks that a sentence has."""
 _UNFINISHED_SECONDS = 60.0
 """A folder gets its lock within milliseconds; one that has none after this was left by a crash in between."""
+_LOOK_SECONDS = 0.1
 
 
 class StackFolder:
@@ -95,6 +96,21 @@ class StackFolder:
             hint = self.others or "Start one with `cdc-outbox stack up`."
             raise StackError(f"no stack named {self.name!r} is running", hint=hint)
 
+    def refuse_held(self) -> None:
+        """Refuse to start a stack that runs.
+
+        Raises:
+            StackError: A process holds it.
+        """
+        if self.is_held:
+            raise self._held()
+
+    def _held(self) -> StackError:
+        return StackError(
+            f"a stack named {self.name!r} is running",
+            hint=f"End it with `cdc-outbox stack down --name {self.name}`, or choose another name.",
+        )
+
     @property
     def others(self) -> str:
         """A sentence with this user's other stacks that run, empty where none does."""
@@ -131,10 +147,7 @@ class StackFolder:
             self._lock = None
             shutil.rmtree(new)
             self._own_path()
-            raise StackError(
-                f"a stack named {self.name!r} is running",
-                hint=f"End it with `cdc-outbox stack down --name {self.name}`, or choose another name.",
-            ) from error
+            raise self._held() from error
 
     def release(self) -> None:
         """End every process that was recorded, remove the folder and let go of it; once is enough."""
@@ -196,6 +209,11 @@ class StackFolder:
             raise StackError(f"the stack has no part {part!r}", hint=f"Its parts are {', '.join(known)}.")
         return self.path / part / "log"
 
+    def find_fatal(self, part: str, *, after: int) -> str:
+        """Return the last line with FATAL in a part's log, behind a number of bytes; empty without one."""
+        lines = self.log(part).read_bytes()[after:].decode(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if "FATAL" in line), "")
+
     def ask_restart(self, part: str, variables: Mapping[str, str] | None = None) -> None:
         """Ask the process that holds the stack to start a part again.
 
@@ -219,6 +237,16 @@ class StackFolder:
             variables: dict[str, str] = json.load(file)
             return variables
         return None
+
+    def await_restart(self, part: str, *, seconds: float) -> bool:
+        """Wait until a restart that was asked for is answered, and return whether it was."""
+        deadline = time.monotonic() + seconds
+        while self.asked_restart(part) is not None:
+            if not self.is_held or time.monotonic() >= deadline:
+                self.answer_restart(part)
+                return False
+            time.sleep(_LOOK_SECONDS)
+        return True
 
     def answer_restart(self, part: str) -> None:
         """Tell the process that requested it that it was done, or tried."""

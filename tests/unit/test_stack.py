@@ -238,3 +238,20 @@ def test_a_database_has_a_url_that_keeps_what_names_and_passwords_may_hold(stack
     found = psycopg.conninfo.conninfo_to_dict(url)
     wanted = {"user": "u@x", "password": "p:/?#[]@ ü%", "dbname": "a b", "host": "127.0.0.1"}
     assert found == wanted | {"port": str(stack.postgres.port)}
+
+
+def test_a_running_stack_is_refused_before_anything_is_said(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.cli.stack.StackFolder", lambda name: StackFolder(name, stack.folder.path.parent))
+    done = run_command("stack", "up", "--name", "sleeping", "--detach")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: a stack named 'sleeping' is running\n")
+
+
+def test_a_log_shows_why_a_part_did_not_start_again(stack: Stack) -> None:
+    log = stack.folder.log("postgres")
+    log.write_text("12:00 FATAL:  of an earlier start\n")
+    before = log.stat().st_size
+    assert stack.folder.find_fatal("postgres", after=before) == ""
+    with log.open("a") as file:
+        file.write("12:01 LOG:  starting\n12:01 FATAL:  wal_level must be logical\n12:01 LOG:  shut down\n")
+    assert stack.folder.find_fatal("postgres", after=before) == "12:01 FATAL:  wal_level must be logical"
