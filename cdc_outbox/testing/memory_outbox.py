@@ -147,6 +147,7 @@ class MemoryOutbox(Outbox):
 
     def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
         super().__init__(**options)
+        self._dialect = None  # SQLite stands for every database
         self.table = _in_memory(self.table)
         self._database = _Database(self.table, source)
 
@@ -216,6 +217,7 @@ class AsyncMemoryOutbox(AsyncOutbox):
 
     def __init__(self, *, source: str = "memory.1", **options: Any) -> None:
         super().__init__(**options)
+        self._dialect = None  # SQLite stands for every database
         self._twin = MemoryOutbox(source=source, **options)
         self.table, self._database = self._twin.table, self._twin._database  # noqa: SLF001 - one for both
 

@@ -17,7 +17,7 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.sql import ParameterStyle
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import ConfigError, EventError
+from cdc_outbox.errors import ConfigError, EventError, OutboxError
 from cdc_outbox.event import Event, RecordedEvent, new_event_id
 from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.writer.collection import Collection
@@ -60,6 +60,7 @@ class _Outbox:
         policy: PublicationPolicy = publish_everything,
     ) -> None:
         self.table, self.contract = _table_and_contract(spec, table, contract)
+        self._dialect = None if spec is None else spec.database.kind.known_dialect
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
@@ -71,6 +72,11 @@ class _Outbox:
     def _statements_for(self, driver: AsyncDriver) -> OutboxStatements:
         key = (driver.dialect, driver.style)
         if key not in self._statements:
+            if self._dialect not in {None, driver.dialect}:
+                raise OutboxError(
+                    f"the connection's database is {driver.dialect}, and the spec's is {self._dialect}",
+                    hint="Pass a connection to the database that the connector reads; tests can use MemoryOutbox.",
+                )
             self._statements[key] = OutboxStatements(
                 table=self.table, contract=self.contract, dialect=driver.dialect, style=driver.style
             )
@@ -159,6 +165,7 @@ class Outbox(_Outbox):
 
     Raises:
         ConfigError: ``table`` or ``contract`` with a spec, a contract without a table, or the two do not agree.
+        OutboxError: Later, for a connection to another kind of database than the spec's.
     """
 
     def _find(self, connection: AnyConnection) -> AsyncDriver:

@@ -16,6 +16,8 @@ from cdc_outbox import (
     EventError,
     EventFormat,
     EventSchemas,
+    Outbox,
+    OutboxError,
     OutboxMode,
     OutboxTable,
     PayloadType,
@@ -109,6 +111,18 @@ def test_what_is_passed_in_the_wrong_place_is_named() -> None:
         MemoryOutbox(contract="orders.yaml")
     with pytest.raises(ConfigError, match="spec must be a Spec, not str"):
         MemoryOutbox(spec="orders.yaml")
+
+
+def test_a_connection_to_another_kind_of_database_is_refused() -> None:
+    event = Event(aggregate_type="customer", aggregate_id="1", type="Placed", payload={})
+    with (
+        closing(sqlite3.connect(":memory:")) as connection,
+        pytest.raises(OutboxError, match="the connection's database is sqlite, and the spec's is postgresql"),
+    ):
+        Outbox(spec=SPEC).add(connection, event)
+    memory = MemoryOutbox(spec=SPEC)
+    with memory.transaction() as transaction:
+        assert memory.add(transaction, event).sequence == 1
 
 
 @pytest.mark.parametrize(
