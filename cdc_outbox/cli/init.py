@@ -147,6 +147,8 @@ def init(
         if check:
             return _check(wanted, connection, driver, prints_json=prints_json)
         say(f"database {database_name(connection, driver, dsn)}", err=True)
+        if pipeline is None and not (inbox_database or is_named("databases")):
+            say("note: this is the outbox's DSN; --inbox-dsn names the consuming service's database", err=True)
         if new_incarnation and pipeline is not None:
             before = prepare(pipeline, connection, driver, file=spec, before=before, after=after, cluster=cluster)
             return begin(pipeline, connection, driver, before=before, after=after, prints_json=prints_json)
