@@ -225,7 +225,7 @@ def _finding(
     severity: Severity,
     role: str,
     message: str,
-    remedy: str = "Run the statements that `cdc-outbox init --grants` prints.",
+    remedy: str = "Run the statements that `cdc-outbox init SPEC --grants` prints.",
 ) -> Finding:
     location = Location(document="database", path=role)
     return Finding(code=code, severity=severity, location=location, message=message, remedy=remedy)

@@ -62,7 +62,7 @@ KNOWN_FAILURES = (
     _known(
         r'role "(?P<role>[^"]*)" does not exist',
         "The role {role} does not exist.",
-        "Create it: `cdc-outbox init --grants` prints the statements.",
+        "Create it: `cdc-outbox init SPEC --grants` prints the statements.",
     ),
     _known(
         r'database "(?P<name>[^"]*)" does not exist',
@@ -114,8 +114,8 @@ KNOWN_FAILURES = (
         r"permission denied to (?:start WAL sender|use replication slots|create replication slot)"
         r"|must be superuser or replication role",
         "The connector's role lacks REPLICATION.",
-        "Run `alter role … replication`, or on RDS `grant rds_replication to …`; `cdc-outbox init --grants` prints "
-        "all statements for the role.",
+        "Run `alter role … replication`, or on RDS `grant rds_replication to …`; `cdc-outbox init SPEC --grants` "
+        "prints all statements for the role.",
     ),
     _known(
         r"too many clients already|remaining connection slots are reserved|too many connections for (?:role"
@@ -137,7 +137,7 @@ KNOWN_FAILURES = (
     _known(
         r"permission denied for (?:table|relation|schema) (?P<name>\S+)",
         "The connector's role cannot read {name}.",
-        "Run the statements that `cdc-outbox init --grants` prints.",
+        "Run the statements that `cdc-outbox init SPEC --grants` prints.",
     ),
     _known(
         r'relation "(?P<name>[^"]*)" does not exist|No table filters found for filtered publication',

@@ -74,3 +74,10 @@ def test_what_was_made_begun_and_found_is_a_document(database: Path) -> None:
         assert (begun["kind"], begun["source"], begun["isNew"]) == ("Incarnation", "orders.2", is_new)
     done = run_command("init", spec, "--sql", "--output=json")
     assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_an_inbox_in_the_database_of_the_outbox_is_noted(database: Path) -> None:
+    dsn, note = f"sqlite:///{database}", "note: this is the outbox's DSN; --inbox-dsn names the consuming service's"
+    assert note in run_command("init", "--inbox", env={"CDC_OUTBOX_DSN": dsn}).stderr
+    assert note not in run_command("init", "--inbox", "--dsn", dsn).stderr
+    assert note not in run_command("init", "--inbox", env={"CDC_OUTBOX_INBOX_DSN": dsn}).stderr
