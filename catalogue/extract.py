@@ -200,7 +200,7 @@ def _completed(option: Option, fact: Mapping[str, Any] | None) -> Option:
 
 def _untold(name: str, fact: Mapping[str, Any]) -> Option:
     option = Option(name, (fact["type"] or "string").lower(), fact["default"], (fact["importance"] or "").lower())
-    return _completed(replace(option, told=False), fact)
+    return _completed(replace(option, is_reported=False), fact)
 
 
 def _recommended(told: Mapping[str, Any]) -> list[str]:

@@ -173,7 +173,7 @@ def _by_name(rows: Sequence[Sequence[object]]) -> dict[str, list[Option]]:
 
 def _states(states: Sequence[Option]) -> str:
     """Return the cell of an option: its default, or each default with its versions, and added or removed values."""
-    same = {(option.default, option.required, option.told) for option in states}
+    same = {(option.default, option.required, option.is_reported) for option in states}
     if len(same) > 1:
         return "; ".join(_default(option) + _span(option.since, option.until) for option in states)
     whole = _default(states[0]) + _span(states[0].since, states[-1].until)
@@ -182,7 +182,7 @@ def _states(states: Sequence[Option]) -> str:
 
 def _default(option: Option) -> str:
     default = "**required**" if option.required else _code(option.default) if option.default is not None else "—"
-    return default if option.told else f"{default}°"
+    return default if option.is_reported else f"{default}°"
 
 
 def _passing_values(states: Sequence[Option]) -> Iterator[str]:

@@ -66,19 +66,19 @@ class GuardedMetrics:
 
     def count(self, name: str, amount: int = 1, /, **labels: str) -> None:
         """Add to a counter."""
-        self._tell(name, lambda: self._metrics.count(name, amount, **labels))
+        self._call(name, lambda: self._metrics.count(name, amount, **labels))
 
     def measure(self, name: str, /, *values: float, **labels: str) -> None:
         """Put values into a histogram."""
-        self._tell(name, lambda: self._metrics.measure(name, *values, **labels))
+        self._call(name, lambda: self._metrics.measure(name, *values, **labels))
 
     def set(self, name: str, value: float | None, /, **labels: str) -> None:
         """Set a gauge."""
-        self._tell(name, lambda: self._metrics.set(name, value, **labels))
+        self._call(name, lambda: self._metrics.set(name, value, **labels))
 
-    def _tell(self, name: str, tell: Callable[[], None]) -> None:
+    def _call(self, name: str, call: Callable[[], None]) -> None:
         try:
-            tell()
+            call()
         except Exception:  # noqa: BLE001 - whatever it is, it is not worth an event's effects
             if not self._has_failed:
                 _log.exception("metrics backend raised; further errors are suppressed", extra={"series": name})
@@ -311,7 +311,7 @@ def _links(trace: ModuleType, arrivals: Sequence[Arrival]) -> "list[Link]":
 
 def _of_one(event: RecordedEvent, message: Message) -> _Attributes:
     """Return what tells one message from others: a span's attributes, or those of a batch's link."""
-    told: dict[str, str | int | bool | None] = {
+    attributes: dict[str, str | int | bool | None] = {
         "messaging.message.id": shortened(event.id, _LONGEST),
         "messaging.destination.name": message.topic,
         "messaging.destination.partition.id": None if message.partition is None else str(message.partition),
@@ -321,7 +321,7 @@ def _of_one(event: RecordedEvent, message: Message) -> _Attributes:
         "cdc_outbox.event.type": shortened(event.type),
         "cdc_outbox.event.sequence": event.sequence,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 @lru_cache(maxsize=1)

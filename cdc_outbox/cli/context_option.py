@@ -115,7 +115,7 @@ def take_contexts(command: click.Command) -> click.Command:
     elif any(isinstance(each, ContextValue) for each in command.params) and _option not in command.params:
         values = [each for each in command.params if isinstance(each, ContextValue) and each.address in _DATABASES]
         command.params += [*map(DsnFileOption, values), _option, contexts_option]
-        command.callback = _telling(command.callback)
+        command.callback = _announcing(command.callback)
     return command
 
 
@@ -142,11 +142,11 @@ def _context(context: click.Context, name: str | None) -> Context | None:
     return found
 
 
-def _telling(callback: Callable[..., Any] | None) -> Callable[..., Any]:
+def _announcing(callback: Callable[..., Any] | None) -> Callable[..., Any]:
     """Return a command that first says which context it goes by, and where that leads."""
 
     @wraps(cast("Callable[..., Any]", callback))
-    def told(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a command's own
+    def announced(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a command's own
         meta = click.get_current_context().meta
         context: Context | None = meta.get(_CONTEXT)
         if context is not None and _ADDRESSED in meta:
@@ -155,7 +155,7 @@ def _telling(callback: Callable[..., Any] | None) -> Callable[..., Any]:
             say(visible(f"context {context.name} of {context.file}: {leads}".removesuffix(": ")), err=True)
         return cast("Callable[..., Any]", callback)(*arguments, **options)
 
-    return told
+    return announced
 
 
 def _names(context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:

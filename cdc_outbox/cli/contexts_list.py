@@ -86,7 +86,7 @@ def _items(found: Contexts) -> list[dict[str, Any]]:
         {
             "name": each.name,
             "default": each.name == found.default,
-            **_told(each),
+            **_addresses(each),
             "reads": [*_references(each.content)],
         }
         for each in _all(found.known)
@@ -95,8 +95,8 @@ def _items(found: Contexts) -> list[dict[str, Any]]:
 
 def _show(found: Contexts, *, err: bool = False) -> None:
     for each in _all(found.known):
-        told = "  ".join(f"{key}: {value}" for key, value in _told(each).items() if value)
-        say(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {told}"), err=err)
+        addresses = "  ".join(f"{key}: {value}" for key, value in _addresses(each).items() if value)
+        say(visible(f"{'*' if each.name == found.default else ' '} {each.name}  {addresses}"), err=err)
 
 
 def _references(value: object) -> Iterator[str]:
@@ -108,7 +108,7 @@ def _all(known: Mapping[str, Context]) -> list[Context]:
     return [known[name] for name in sorted(known)]
 
 
-def _told(context: Context) -> dict[str, str]:
+def _addresses(context: Context) -> dict[str, str]:
     connect = context.content.get("connect", {})
     return {
         "connect": ", ".join(urls_of(connect)) if connect else "",

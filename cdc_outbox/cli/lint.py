@@ -183,9 +183,9 @@ def adopt_connector(
             findings = list(error.findings)
         else:
             write_new(adopted.text, new_file)
-            _tell(list(adopted.findings), output)
-            return _verdict(adopted, told=output == "text")
-    _tell(findings, output)
+            _print_findings(list(adopted.findings), output)
+            return _verdict(adopted, prints=output == "text")
+    _print_findings(findings, output)
     return ExitCode.USAGE
 
 
@@ -224,14 +224,14 @@ def _in_connect(connector: str, cluster: Cluster, version: Version) -> tuple[Con
     return config, findings
 
 
-def _tell(findings: list[Finding], output: str) -> None:
+def _print_findings(findings: list[Finding], output: str) -> None:
     text = FORMATS[output](findings)
     if text:
         say(text, err=True)
 
 
-def _verdict(adopted: Adopted, *, told: bool) -> ExitCode:
-    if told:
+def _verdict(adopted: Adopted, *, prints: bool) -> ExitCode:
+    if prints:
         same = "messages stay the same" if adopted.is_same else "some options could not be carried over"
         say(f"{visible(adopted.spec.name)}: {same}", err=True)
     return ExitCode.DONE if adopted.is_same else ExitCode.DIFFERENCES

@@ -167,7 +167,7 @@ def prune(
             _pruning(pipeline, dsn, client, options, comparison, report=steps.report) as pruning,
         ):
             pruned = pruning.dry_run() if dry_run else pruning.run()
-        _tell(pruned, steps.report)
+        _report_kept(pruned, steps.report)
     if pruned.deleted and not dry_run:
         record_action(acting(), "prune", pipeline.name, deleted=pruned.deleted, options=options)
     say(_document(pruned, options, dry_run=dry_run) if prints_json else _sentence(pruned, options, dry_run=dry_run))
@@ -278,7 +278,7 @@ def _document(pruned: Pruned[Any], options: PruneOptions, *, dry_run: bool) -> s
     return document("Pruning", content)
 
 
-def _tell(pruned: Pruned[Any], report: Report) -> None:
+def _report_kept(pruned: Pruned[Any], report: Report) -> None:
     """Report which rows stayed, and why."""
     checkpoint = pruned.verdict.checkpoint
     if checkpoint is not None:

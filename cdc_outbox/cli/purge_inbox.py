@@ -100,7 +100,7 @@ def purge_inbox(
             _check(horizon_days, wanted, purge.served(), settings)
         if dry_run:
             old = purge.find_old(horizon)
-            _tell(old, report)
+            _report_old(old, report)
         else:
             purge.make_parts(now)
             old = purge.forget(horizon)
@@ -199,7 +199,7 @@ def _refuse_other_clusters(served: Mapping[str, Set[str]], cluster_id: str) -> N
         )
 
 
-def _tell(old: Old, report: Report) -> None:
+def _report_old(old: Old, report: Report) -> None:
     for part, claims in old.parts:
         report("drop", f"{part.table}: {claims:,} ids")
     for what, count in (

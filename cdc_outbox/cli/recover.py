@@ -104,8 +104,8 @@ def recover(
     config = client.find_config(name) or {}
     history = _history(name, config, settings, dsn)
     shown = history.look()
-    told = [*_differences(connector, config), *shown]
-    say("".join(f"{visible(str(finding))}\n" for finding in told), nl=False, err=prints_json)
+    printed = [*_differences(connector, config), *shown]
+    say("".join(f"{visible(str(finding))}\n" for finding in printed), nl=False, err=prints_json)
     recovery = _Recovery(
         client=client,
         steps=steps,
@@ -114,7 +114,7 @@ def recover(
         config=config,
         history=history,
         operator=acting(by=by),
-        told=told,
+        printed=printed,
         losses=errors_in(tuple(shown)),
         prints_json=prints_json,
     )
@@ -149,7 +149,7 @@ class _Recovery:
     config: Mapping[str, str]
     history: History
     operator: Operator
-    told: Sequence[Finding]
+    printed: Sequence[Finding]
     """All findings that were printed."""
     losses: Sequence[Finding]
     prints_json: bool
@@ -174,7 +174,7 @@ class _Recovery:
             raise ConnectorInvalidError(f"{name} has not published all rows: {OWED}", hint=PAY)
         positions = find_positions(client, self.config, self.dsn)
         if not (positions.has_loss or self.losses):
-            nothing = "no loss found" if self.told else "nothing found"
+            nothing = "no loss found" if self.printed else "nothing found"
             say(f"{nothing}: the heartbeats have no gap", err=True)
             _say_if_halted(client, name)
             return self._end(ExitCode.DONE)
@@ -186,13 +186,13 @@ class _Recovery:
         text = f"{name} continues at {slot.confirmed}, the position of its slot"
         if positions.stored is None:
             say(visible(f"{text}: Connect has stored no offset"), err=self.prints_json)
-            return self._end(_tell_what_is_left(client, name, is_accepted=False), continuesAt=str(slot.confirmed))
+            return self._end(_report_rest(client, name, is_accepted=False), continuesAt=str(slot.confirmed))
         text += f", not at Connect's offset {positions.stored.lsn}; consumers skip duplicates"
         if not yes:
             _confirm(text)
         self._reset_offsets(slot, stable_seconds=stable_seconds)
         say(visible(text), err=self.prints_json)
-        code = _tell_what_is_left(client, name, is_accepted=not self.losses)
+        code = _report_rest(client, name, is_accepted=not self.losses)
         return self._end(code, continuesAt=str(slot.confirmed), offsetsDeleted=True)
 
     def _reset_offsets(self, slot: SlotFacts, *, stable_seconds: float) -> None:
@@ -212,7 +212,7 @@ class _Recovery:
     def _end(self, code: ExitCode, *, left: int | None = None, **done: object) -> ExitCode:
         if self.prints_json:
             nothing: dict[str, object] = {"accepted": [], "continuesAt": None, "offsetsDeleted": False, "error": None}
-            content = {"connector": self.name, "findings": [*map(finding_content, self.told)], **nothing, **done}
+            content = {"connector": self.name, "findings": [*map(finding_content, self.printed)], **nothing, **done}
             say(document("Recovery", content | {"left": len(self.losses) if left is None else left}))
         return code
 
@@ -223,7 +223,7 @@ def _differences(connector: str, config: Mapping[str, str]) -> Iterator[Finding]
         yield from another_outbox(spec, config)
 
 
-def _tell_what_is_left(client: ConnectClient, name: str, *, is_accepted: bool) -> ExitCode:
+def _report_rest(client: ConnectClient, name: str, *, is_accepted: bool) -> ExitCode:
     _say_if_halted(client, name)
     if is_accepted:
         return ExitCode.DONE

@@ -116,7 +116,7 @@ def replay(
         done = _run(consumer, selection, rate=rate, dry_run=dry_run)
         if not dry_run:
             record_action(acting(), "replay", consumer.name, selection=selection, fates=done.fates)
-        _tell(consumer.name, done, event_type, dry_run=dry_run)
+        _print_replayed(consumer.name, done, event_type, dry_run=dry_run)
     if prints_json:
         say(_document(consumer.name, done, dry_run=dry_run))
     if not done.is_complete:
@@ -152,7 +152,7 @@ def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: floa
     return asyncio.run(run())
 
 
-def _tell(name: str, done: Replayed, event_type: str | None, *, dry_run: bool) -> None:
+def _print_replayed(name: str, done: Replayed, event_type: str | None, *, dry_run: bool) -> None:
     for fate, words in _WORDS.items():
         if done.fates[fate]:
             say(visible(f"{done.fates[fate]:,} {words[dry_run]}, the first is {done.examples[fate]}"))

@@ -178,7 +178,7 @@ def reset(
         forgotten = resetting.run(dry_run=not run_effects_again)
     if run_effects_again:
         record_action(acting(), "reset", consumer, aggregate=of_aggregate, **asdict(forgotten))
-    _tell(forgotten, consumer, was_done=run_effects_again, prints_json=prints_json)
+    _print_forgotten(forgotten, consumer, was_done=run_effects_again, prints_json=prints_json)
     if run_effects_again:
         reads = "the consumer reads its topics again when it starts"
         say(reads if everything else "`cdc-outbox replay` delivers them again", err=True)
@@ -210,7 +210,7 @@ def _forget_offsets(resetting: Reset, consumer: str, *, dry_run: bool, prints_js
         say(document("Reset", {"consumer": consumer, "isDryRun": dry_run, "offsets": partitions}))
 
 
-def _tell(forgotten: Forgotten, consumer: str, *, was_done: bool, prints_json: bool) -> None:
+def _print_forgotten(forgotten: Forgotten, consumer: str, *, was_done: bool, prints_json: bool) -> None:
     say(
         f"{'deleted' if was_done else 'would be deleted'}: {counted(forgotten.claims, 'claim')}, "
         f"{counted(forgotten.aggregates, 'watermark')}, {counted(forgotten.parked, 'parked event')}, "

@@ -55,10 +55,10 @@ class _Outcome:
 
     def lines(self) -> Iterator[str]:
         """Yield what there is to tell; nothing of a topic that is as its spec says."""
-        told = {"missing": "would be created", "created meanwhile": "was created by another process meanwhile"}
+        words = {"missing": "would be created", "created meanwhile": "was created by another process meanwhile"}
         if self.state != "exists":
             count = counted(self.topic.partitions, "partition")
-            yield visible(f"{self.topic.name}: {told.get(self.state, self.state)}, {count}")
+            yield visible(f"{self.topic.name}: {words.get(self.state, self.state)}, {count}")
         for each in self.differences:
             yield f"{paint('error:', 'red') if each.is_refused else 'differs:'} {visible(str(each))}"
 

@@ -159,12 +159,12 @@ def _text(found: Verified) -> Iterator[str]:
         )
         yield "  ".join(cells).rstrip()
     for kind in DifferenceKind:
-        told = found.findings.told[kind][:_SHOWN]
-        yield from (visible(f"{kind}: {each.location}: {each.message}") for each in told)
+        listed = found.findings.listed[kind][:_SHOWN]
+        yield from (visible(f"{kind}: {each.location}: {each.message}") for each in listed)
         if found.findings.locations[kind] > _SHOWN:
             yield f"{kind}: {found.findings.locations[kind] - _SHOWN:,} more"
         # Most of a kind have the same remedy.
-        yield from (visible(f"  {remedy}") for remedy in dict.fromkeys(each.remedy for each in told) if remedy)
+        yield from (visible(f"  {remedy}") for remedy in dict.fromkeys(each.remedy for each in listed) if remedy)
     yield from (visible(f"note: {note}") for note in found.notes)
     yield "differences found" if found.findings.has_differences else "no differences"
 

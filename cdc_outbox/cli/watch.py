@@ -166,7 +166,7 @@ class Watching:
         except ConnectorNotFoundError:
             self._say(name, "state", "Connect does not know it", state=None, condition=None)
             return
-        self._say(name, "state", _told(status), state=status.state, condition=condition_of(status).value)
+        self._say(name, "state", _described(status), state=status.state, condition=condition_of(status).value)
         self._look_back(name, status)
         policy = self._policies.setdefault(name, RestartPolicy(self.options))
         match policy.see(condition_of(status), time.monotonic()):
@@ -186,11 +186,11 @@ class Watching:
         self._looked_at[name] = now
         try:
             found = self.looks.look(name, runs=condition_of(status) is Condition.UP)
-            told = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
+            text = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
         except CdcOutboxError as error:
-            told = f"cannot read its history: {error}"
-        if told or (name, "history") in self._said:
-            self._say(name, "history", told or "its history has no gap")
+            text = f"cannot read its history: {error}"
+        if text or (name, "history") in self._said:
+            self._say(name, "history", text or "its history has no gap")
 
     def _say(self, name: str, event: str, text: str, **fields: object) -> None:
         """Say it unless it is what was said last."""
@@ -207,9 +207,9 @@ class Watching:
             say(visible(f"{now:%H:%M:%S} {name or 'Connect'}: {text}"))
 
 
-def _told(status: ConnectorStatus) -> str:
-    told = describe(status)
+def _described(status: ConnectorStatus) -> str:
+    text = describe(status)
     if condition_of(status) is not Condition.FAILED:
-        return told
+        return text
     reason = reason_of(status)
-    return f"{told}." if reason is None else f"{told}. {reason.sentence}"
+    return f"{text}." if reason is None else f"{text}. {reason.sentence}"

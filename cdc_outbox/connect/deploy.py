@@ -173,7 +173,7 @@ class Deployment:
                 self._report("plan", str(self._plan(None, None)))
                 self._create(undo)
             plan = self._checked(facts, self._plan(found, self._plan_slot(facts, found)))
-            self._tell(plan)
+            self._report_plan(plan)
             plan = self._apply(plan, facts, undo)
             self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
             if self._canary is not None:
@@ -187,7 +187,7 @@ class Deployment:
         self._refuse_overwritten(self._config if undo.created or undo.changed or found is None else found.config)
         return plan
 
-    def _tell(self, plan: Plan) -> None:
+    def _report_plan(self, plan: Plan) -> None:
         """Report the plan; leave out that a connector is created, reported before, and its changes, all additions."""
         rest = replace(plan, creates=False, changes=()) if plan.creates else plan
         if plan.creates and rest.is_empty:
@@ -249,8 +249,8 @@ class Deployment:
 
     def _refuse_dangers(self, plan: Plan) -> None:
         if plan.dangers and not self._options.replaces:
-            told = " ".join(f"{change.line}. {change.effect.text}" for change in plan.dangers if change.effect)
-            raise DangerousChangeError(f"{self._spec.name} runs, and the change would harm consumers. {told}")
+            changes = " ".join(f"{change.line}. {change.effect.text}" for change in plan.dangers if change.effect)
+            raise DangerousChangeError(f"{self._spec.name} runs, and the change would harm consumers. {changes}")
 
     def _find_neighbours(self, found: Found | None) -> tuple[Neighbour, ...]:
         """Return the other connectors that publish the table, and refuse to create one beside them.

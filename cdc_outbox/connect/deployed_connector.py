@@ -91,7 +91,7 @@ class DeployedConnector:
             self._name,
             stable_seconds=stable_seconds,
             timings=self._timings,
-            report=self._tell,
+            report=self._report_wait,
             read_seconds=self._read_seconds,
         )
 
@@ -136,7 +136,7 @@ class DeployedConnector:
         self._client.put_config(config)
 
     def _wait_until_published(self, topic_prefix: str) -> None:
-        watch = ReadinessProbe(self._client, self._name, timings=self._timings, report=self._tell)
+        watch = ReadinessProbe(self._client, self._name, timings=self._timings, report=self._report_wait)
         seconds = self._timings.snapshot_seconds
         deadline = time.monotonic() + seconds
         while not self._is_published(topic_prefix):
@@ -164,5 +164,5 @@ class DeployedConnector:
         slot = self._database.find_slot()
         return slot is not None and slot.active
 
-    def _tell(self, text: str) -> None:
+    def _report_wait(self, text: str) -> None:
         self._report("wait", text)

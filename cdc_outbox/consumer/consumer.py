@@ -219,9 +219,9 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             session = Session(self._database.connect, self._know, refuse)
             stack.push_async_callback(session.close)
             await session.open()
-            offsets = Offsets(told=lambda is_done: self._stats.offsets_committed(is_done=is_done))
+            offsets = Offsets(report=lambda is_done: self._stats.offsets_committed(is_done=is_done))
             ownership = Ownership()
-            settings = kafka_clients.settings_telling(self._settings, self._stats.connected)
+            settings = kafka_clients.settings_reporting(self._settings, self._stats.connected)
             settings["on_commit"] = offsets.answered
             client = kafka_clients.make_consumer(settings, _LIBRDKAFKA_LOG, learn=ownership.learn)
             stack.push_async_callback(waits.call, leave, client)

@@ -43,11 +43,11 @@ class Offsets:
     def __init__(
         self,
         *,
-        told: Callable[[bool], None] = lambda _is_done: None,
+        report: Callable[[bool], None] = lambda _is_done: None,
         interval_seconds: float = _INTERVAL_SECONDS,
         finish_seconds: float = _FINISH_SECONDS,
     ) -> None:
-        self._told, self._interval_seconds, self._finish_seconds = told, interval_seconds, finish_seconds
+        self._report, self._interval_seconds, self._finish_seconds = report, interval_seconds, finish_seconds
         self._done: dict[_TopicPartition, int] = {}
         self._committed: dict[_TopicPartition, int] = {}
         self._answered: set[_TopicPartition] = set()
@@ -68,7 +68,7 @@ class Offsets:
 
     def answered(self, error: "confluent.KafkaError | None", partitions: "list[confluent.TopicPartition]") -> None:
         """Take librdkafka's answer to a commit; it comes during a poll."""
-        self._told(error is None)
+        self._report(error is None)
         if error is not None:
             _log.info("committing offsets failed", extra={"reason": error.str()})
             return

@@ -164,8 +164,8 @@ class RetryTracker:
         if seconds is None:
             _log.error("event is dead", extra=fields)
         else:
-            told = "event is parked" if attempts == 1 else "parked event failed again"
-            _log.error(told, extra={**fields, "retry_seconds": round(seconds, 2)})
+            text = "event is parked" if attempts == 1 else "parked event failed again"
+            _log.error(text, extra={**fields, "retry_seconds": round(seconds, 2)})
         return item.failing(
             Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
         ), None

@@ -87,7 +87,7 @@ class ConsumerStats:
         self._has_caught_up = False
         self._paused: set[TopicPartition] = set()
         self._outage = ""
-        self._told = ""
+        self._last_reason = ""
         """The text of the last error that led to a retry."""
         self._is_connected = True
         self.has_joined = False
@@ -111,7 +111,7 @@ class ConsumerStats:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
         self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
-        self._assigned, self._told = set(), ""
+        self._assigned, self._last_reason = set(), ""
         _log.info("joining the group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
@@ -300,8 +300,8 @@ class ConsumerStats:
 
     def _is_news(self, error: CdcOutboxError) -> bool:
         """Return whether to log an error: a missing handler is logged once, for it stays missing until it is fixed."""
-        before, self._told = self._told, str(error)
-        return not isinstance(error, NoHandlerError) or self._told != before
+        before, self._last_reason = self._last_reason, str(error)
+        return not isinstance(error, NoHandlerError) or self._last_reason != before
 
     def _goes_on(self, *outages: str) -> None:
         """Tell that one of these is over, if it is what was waited for."""
@@ -321,8 +321,8 @@ class ConsumerStats:
             self._unhandled.add(event_type)
             handled = sorted(self._handled())
             near = did_you_mean(event_type, [name for name in handled if name not in self._handled_types])
-            told = {"type": event_type, "handled": ", ".join(handled)} | ({"hint": near} if near else {})
-            _log.warning("no handler has this event type", extra=told)
+            details = {"type": event_type, "handled": ", ".join(handled)} | ({"hint": near} if near else {})
+            _log.warning("no handler has this event type", extra=details)
 
     def _set(self, name: str, value: float | None, tp: TopicPartition, **labels: str) -> None:
         self._metrics.set(name, value, consumer=self._name, topic=tp.topic, partition=str(tp.partition), **labels)

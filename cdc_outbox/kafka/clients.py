@@ -185,18 +185,18 @@ def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
 
 
-def settings_telling(settings: Mapping[str, Any], told: Callable[[bool], None]) -> dict[str, Any]:
+def settings_reporting(settings: Mapping[str, Any], report: Callable[[bool], None]) -> dict[str, Any]:
     """Return a consumer's settings that report every few seconds whether it is connected to any broker.
 
     The user's own ``stats_cb`` is called too, as often as the user's ``statistics.interval.ms`` says.
     """
     theirs = settings.get("stats_cb")
 
-    def tell(text: str) -> None:
+    def parse(text: str) -> None:
         brokers = json.loads(text).get("brokers", {}).values()
-        told(any(broker.get("state") == "UP" for broker in brokers))
+        report(any(broker.get("state") == "UP" for broker in brokers))
         if theirs is not None:
             theirs(text)
 
     interval = settings.get("statistics.interval.ms") or _STATISTICS_MILLISECONDS
-    return {**settings, "stats_cb": tell, "statistics.interval.ms": interval}
+    return {**settings, "stats_cb": parse, "statistics.interval.ms": interval}

@@ -50,13 +50,13 @@ class Health:
     def as_json(self, progress: Progress, *, now: float) -> dict[str, Any]:
         """Return status, reasons and figures; moments become seconds ago."""
         moments = ("started_at", "polled_at", "committed_at", "waiting_since")
-        told = asdict(progress)
-        passed = {moment: told.pop(moment) for moment in moments}
+        state = asdict(progress)
+        passed = {moment: state.pop(moment) for moment in moments}
         ages = {
             f"{moment.partition('_')[0]}_seconds_ago": None if at is None else round(now - at, 3)
             for moment, at in passed.items()
         }
-        return {"status": self.status, "reasons": list(self.reasons), **told, **ages}
+        return {"status": self.status, "reasons": list(self.reasons), **state, **ages}
 
 
 def health_of(progress: Progress, *, now: float, limits: HealthLimits | None = None) -> Health:

@@ -23,7 +23,7 @@ from cdc_outbox.operations.reconciliation import (
 )
 from cdc_outbox.redaction import counted
 
-_MAX_TOLD = 1_000
+_MAX_LISTED = 1_000
 """How many findings of one kind are kept; further ones are only counted."""
 
 
@@ -51,17 +51,17 @@ class Findings:
         self.events: Counter[tuple[str, DifferenceKind]] = Counter()
         """By aggregate type and kind."""
         self.locations: Counter[DifferenceKind] = Counter()
-        self.told: dict[DifferenceKind, list[Difference]] = {kind: [] for kind in DifferenceKind}
+        self.listed: dict[DifferenceKind, list[Difference]] = {kind: [] for kind in DifferenceKind}
 
     def add(self, found: Difference, aggregate_type: str = "") -> None:
         """Count one."""
         self.events[aggregate_type, found.kind] += found.events
         self.locations[found.kind] += 1
-        if len(self.told[found.kind]) < _MAX_TOLD:
-            self.told[found.kind].append(found)
+        if len(self.listed[found.kind]) < _MAX_LISTED:
+            self.listed[found.kind].append(found)
 
     def __iter__(self) -> Iterator[Difference]:
-        return (found for kind in DifferenceKind for found in self.told[kind])
+        return (found for kind in DifferenceKind for found in self.listed[kind])
 
     @property
     def has_differences(self) -> bool:

@@ -323,11 +323,11 @@ class Verification:
             untaken = {tp.topic for tp in self._topics.ends} - self._topics.taken
             for name in sorted(self._contract.aggregates):
                 if (topic := self._contract.topic_of(name)) in untaken:
-                    told = f"of {name}, only outbox and topic are compared"
-                    yield f"{self._inbox.consumer} has never read {topic}: {told}"
+                    reason = f"of {name}, only outbox and topic are compared"
+                    yield f"{self._inbox.consumer} has never read {topic}: {reason}"
             if self._accounts.late:
-                told = f"{self._inbox.consumer} was not given time to apply them"
-                yield f"events that reached the topics in the meantime: {self._accounts.late:,}; {told}"
+                reason = f"{self._inbox.consumer} was not given time to apply them"
+                yield f"events that reached the topics in the meantime: {self._accounts.late:,}; {reason}"
         yield from notes_of(
             self._accounts,
             known_topics={tp.topic for tp in self._topics.ends},

@@ -97,11 +97,11 @@ def _worker(values: Mapping[tuple[str, ...], str]) -> str:
     reference = REFERENCE.fullmatch(values.get(("database", "password"), ""))
     if reference is None:
         return ""
-    told = (
+    meanings = (
         "The Connect worker resolves references such as ${env:NAME}: give it the variables before it starts. For the "
         f"local stack, set {reference[2]} and run `cdc-outbox stack up --env {reference[2]}`."
     )
-    return "\n#" + "".join(f"\n# {line}" for line in textwrap.wrap(told, _WIDTH - 2))
+    return "\n#" + "".join(f"\n# {line}" for line in textwrap.wrap(meanings, _WIDTH - 2))
 
 
 def _database(name: str, kind: DatabaseKind) -> dict[tuple[str, ...], str]:
@@ -141,24 +141,24 @@ def _has_default(key: Key) -> bool:
 def _lines(key: Key, kind: DatabaseKind, values: Mapping[tuple[str, ...], str], default: str | None) -> Iterator[str]:
     """Return one key with what it means: given, at its default, or as an example."""
     indent = "  " * (len(key.path) - 1)
-    told: Mapping[DatabaseKind | None, str] = _MEANINGS.get(key.path, {None: key.meaning})
-    meaning = re.split(r"(?<=[.:]) ", told.get(kind, told[None]))[0].rstrip(":.") + "."
+    meanings: Mapping[DatabaseKind | None, str] = _MEANINGS.get(key.path, {None: key.meaning})
+    meaning = re.split(r"(?<=[.:]) ", meanings.get(kind, meanings[None]))[0].rstrip(":.") + "."
     if "enum" in key.schema:
         meaning += f" ({' | '.join(key.schema['enum'])})"
     if key.has_keys and "examples" not in key.schema:
-        yield from _told(indent, f"{key.path[-1]}:", meaning)
+        yield from _commented(indent, f"{key.path[-1]}:", meaning)
     elif key.path in values:
-        yield from _told(indent, f"{key.path[-1]}: {values[key.path]}", meaning)
+        yield from _commented(indent, f"{key.path[-1]}: {values[key.path]}", meaning)
     elif default is not None or _has_default(key):
-        yield from _told(indent, f"#{key.path[-1]}: {default or written(key.schema['default'])}", meaning)
+        yield from _commented(indent, f"#{key.path[-1]}: {default or written(key.schema['default'])}", meaning)
     else:
         example = key.schema.get("examples", [key.schema.get("default")])[0]
-        yield from _told(indent, f"#{key.path[-1]}: {_flow(example)}", EXAMPLE + meaning)
+        yield from _commented(indent, f"#{key.path[-1]}: {_flow(example)}", EXAMPLE + meaning)
 
 
 def _aggregates(key: Key, kind: DatabaseKind, aggregates: Mapping[str, SequenceMode]) -> Iterator[str]:
     """Return each aggregate type; the first one also shows the keys that are at their defaults."""
-    yield from _told("", "aggregates:", key.meaning)
+    yield from _commented("", "aggregates:", key.meaning)
     others = [each for each in keys() if each.path[:2] == ("aggregates", ANY) and each.path[2:] != ("sequence",)]
     for number, (aggregate_type, mode) in enumerate(aggregates.items()):
         yield f"  {as_yaml(aggregate_type)}:"
@@ -167,7 +167,7 @@ def _aggregates(key: Key, kind: DatabaseKind, aggregates: Mapping[str, SequenceM
             yield from _lines(other, kind, {}, None)
 
 
-def _told(indent: str, line: str, meaning: str) -> Iterator[str]:
+def _commented(indent: str, line: str, meaning: str) -> Iterator[str]:
     """Return a line with its comment behind it, or above it where it is too long."""
     behind = f"{indent + line:<40}  # {meaning}"
     if len(behind) <= _WIDTH:

@@ -96,7 +96,7 @@ class _Outbox:
         driver, headers = self._find(connection), self.table.headers.values()
         given = [_checked(event) for event in events]
         drafts = {
-            index: self._draft(reaction.told(event, headers), driver)
+            index: self._draft(reaction.with_cause(event, headers), driver)
             for index, event in enumerate(given)
             if self.policy(event)
         }

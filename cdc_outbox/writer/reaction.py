@@ -31,7 +31,7 @@ class Reaction:
         """Take what is added from here on for a consequence of these; of several, only the last is its cause."""
         self._cause = events[-1] if events else None
 
-    def told(self, event: Event, headers: Collection[str]) -> Event:
+    def with_cause(self, event: Event, headers: Collection[str]) -> Event:
         """Return an event with what caused it, unless it says so itself.
 
         Args:
@@ -40,8 +40,8 @@ class Reaction:
         if self._cause is None:
             return event
         known = {CAUSATION: self._cause.id, CORRELATION: self._cause.headers.get(CORRELATION, self._cause.id)}
-        told = {name: value for name, value in known.items() if name in headers}
-        return replace(event, headers={**told, **event.headers}) if told else event
+        added = {name: value for name, value in known.items() if name in headers}
+        return replace(event, headers={**added, **event.headers}) if added else event
 
 
 def unwritten(event: Event, event_id: str) -> RecordedEvent:

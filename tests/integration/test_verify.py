@@ -139,7 +139,7 @@ def test_what_the_offset_passed_over_is_told_from_what_is_to_come(service: Servi
 def test_a_message_that_nobody_can_read_is_named(service: Service) -> None:
     service.send(Message(topic=service.pipeline.topic, key=b"1", value=b"{}"))
     found = verified(service, inbox=False)
-    [told] = found.findings.told[DifferenceKind.UNREADABLE]
+    [told] = found.findings.listed[DifferenceKind.UNREADABLE]
     assert told.location.startswith(f"{service.pipeline.topic}[")
     with service.running():
         eventually(

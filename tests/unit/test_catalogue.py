@@ -45,7 +45,7 @@ OPTIONS = st.builds(
     default=st.sampled_from([None, "", "x"]),
     importance=st.sampled_from(["", "low"]),
     required=st.booleans(),
-    told=st.booleans(),
+    is_reported=st.booleans(),
     allowed=st.sampled_from([(), ("x", "y")]),
     aliases=st.sampled_from([(), ("old",)]),
 )
@@ -95,7 +95,7 @@ def test_every_connector_was_looked_at(connector: str) -> None:
     known = catalogue(connector)
     assert known.exact
     assert known.options["topic.prefix"].required
-    assert known.options["topic.prefix"].told
+    assert known.options["topic.prefix"].is_reported
 
 
 def test_an_option_is_known_in_its_versions_only() -> None:
@@ -136,7 +136,7 @@ def test_what_a_connector_reads_without_telling_is_known_as_such() -> None:
     for connector, name in (("postgresql", "offset.mismatch.strategy"), ("mysql", "binary.handling.mode")):
         option = catalogue(connector).find(name)
         assert option
-        assert not option.told
+        assert not option.is_reported
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.kafka.broker_errors import raise_stopping, translate
-from cdc_outbox.kafka.clients import consumer_settings, make_consumer, settings_telling
+from cdc_outbox.kafka.clients import consumer_settings, make_consumer, settings_reporting
 from cdc_outbox.kafka.reading import bytes_of, message_of
 
 
@@ -215,11 +215,11 @@ def test_a_fatal_error_stops_a_consumer_whatever_its_code() -> None:
 def test_a_consumer_is_told_whether_any_broker_is_connected(states: list[str], expected: list[bool]) -> None:
     told: list[bool] = []
     theirs: list[str] = []
-    settings = settings_telling({"stats_cb": theirs.append, "statistics.interval.ms": 700}, told.append)
+    settings = settings_reporting({"stats_cb": theirs.append, "statistics.interval.ms": 700}, told.append)
     text = json.dumps({"brokers": {str(number): {"state": state} for number, state in enumerate(states)}})
     settings["stats_cb"](text)
     assert (told, theirs, settings["statistics.interval.ms"]) == (expected, [text], 700)
-    assert settings_telling({}, told.append)["statistics.interval.ms"] == 5000
+    assert settings_reporting({}, told.append)["statistics.interval.ms"] == 5000
 
 
 class _Admin:

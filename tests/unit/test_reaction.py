@@ -90,8 +90,8 @@ def test_an_asynchronous_outbox_gathers_too() -> None:
 
 def test_an_event_without_a_cause_is_told_nothing() -> None:
     reaction = Reaction(None)
-    assert reaction.told(event(), HEADERS).headers == {}
+    assert reaction.with_cause(event(), HEADERS).headers == {}
     reaction.caused_by([make_event(1, event_id="x")])
-    assert reaction.told(event(), ["correlation_id"]).headers == {"correlation_id": "x"}
+    assert reaction.with_cause(event(), ["correlation_id"]).headers == {"correlation_id": "x"}
     reaction.caused_by([])
-    assert reaction.told(event(), HEADERS).headers == {}
+    assert reaction.with_cause(event(), HEADERS).headers == {}

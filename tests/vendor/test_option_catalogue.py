@@ -22,7 +22,7 @@ def test_the_stored_options_are_those_of_the_running_plugins(outbox_stack: Stack
         stored = debezium.get(name) or kafka[name]
         assert _rows(options) == _rows(unfold(stored)[found.versions[name]]), name
         assert found.kinds[name] == stored["kinds"]
-    assert _rows(found.framework) == _rows({name: option for name, option in framework().items() if option.told})
+    assert _rows(found.framework) == _rows({name: option for name, option in framework().items() if option.is_reported})
     assert _rows(found.producer) == _rows(dict(producer()))
 
 

@@ -164,8 +164,8 @@ class _Draft:
             reason = reason_against(difference.key, "", after.options)
             message = f"{option} is not carried over{f': {reason}' if reason else ''}."
             return self._finding("CC953", Severity.WARNING, option, message, "Check whether anything depends on it.")
-        told = impact.text.format(lost=_told(before - now), gained=_told(now - before))
-        return self._finding(*_GRADES[impact.level], option, f"{option} {told}", impact.remedy)
+        text = impact.text.format(lost=_enumerated(before - now), gained=_enumerated(now - before))
+        return self._finding(*_GRADES[impact.level], option, f"{option} {text}", impact.remedy)
 
     def _finding(self, code: str, severity: Severity, option: str, message: str, remedy: str = "") -> Finding:
         location = self.config.locations(option)
@@ -244,13 +244,13 @@ class _Draft:
             self.comments["database", "slot"] = "the default slot of every connector without slot.name"
 
 
-def _told(placements: Set[str]) -> str:
+def _enumerated(placements: Set[str]) -> str:
     """Return where columns are placed, and as what."""
-    told = []
+    text = []
     for placement in sorted(placements):
         _, kind, name = [*placement.split(":"), "", ""][:3]
-        told.append("a partition of their own" if kind == "partition" else f"the {kind or 'header'} {name!r}")
-    return " and ".join(told)
+        text.append("a partition of their own" if kind == "partition" else f"the {kind or 'header'} {name!r}")
+    return " and ".join(text)
 
 
 def _with(content: Mapping[str, Any], statements: Iterable[tuple[Path, Any]]) -> dict[str, Any]:

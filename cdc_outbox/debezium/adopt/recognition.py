@@ -125,8 +125,8 @@ class Recognition:
             "created_at": router.column("timestamp") or untold,
         }
         free = {header: column for column, header in self.placed.items() if column not in read.values()}
-        told = {role: free.get(getattr(names, role)) for role in _OPTIONAL if role not in read}
-        return {**read, "type": self._type_column(free, {*read.values(), *told.values()}), **told}
+        rest = {role: free.get(getattr(names, role)) for role in _OPTIONAL if role not in read}
+        return {**read, "type": self._type_column(free, {*read.values(), *rest.values()}), **rest}
 
     def _type_column(self, free: Mapping[str, str], taken: Set[str | None]) -> str:
         """Return the column that most likely contains the event's type.

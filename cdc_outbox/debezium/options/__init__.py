@@ -56,7 +56,7 @@ class Option:
     default: str | None = None
     importance: str = ""
     required: bool = False
-    told: bool = True
+    is_reported: bool = True
     """Whether the plugin reports the option to a worker; the others are declared in its classes only."""
     allowed: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Catalogue:
         """
         found = self.options.get(name) or _find(self._of_many_names, name)
         prefixes = tuple(prefix for prefix, theirs in _PASSED_ON.items() if self.connector in theirs)
-        return found or (Option(name, "", told=False) if name.startswith(prefixes) else None)
+        return found or (Option(name, "", is_reported=False) if name.startswith(prefixes) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,10 @@ def find(option: str) -> dict[str, Option]:
 @cache
 def framework() -> Mapping[str, Option]:
     """Return the options of every source connector that are Connect's own."""
-    return {**_newest("framework"), **{name: Option(name, kind, told=False) for name, kind in _TOPIC_CREATION.items()}}
+    return {
+        **_newest("framework"),
+        **{name: Option(name, kind, is_reported=False) for name, kind in _TOPIC_CREATION.items()},
+    }
 
 
 @cache
@@ -174,7 +177,7 @@ def find_framework(name: str) -> Option | None:
     override = name.removeprefix("producer.override.")
     found = _find(framework(), name) if override == name else _find(producer(), override)
     if found is None and _TO_KAFKA.fullmatch(name):
-        return Option(name, "", told=False)
+        return Option(name, "", is_reported=False)
     return found
 
 
@@ -269,7 +272,7 @@ def option_of(row: Sequence[Any]) -> Option:
 
 def row_of(option: Option) -> list[Any]:
     """Return an option as it is stored: a line, without what is empty at its end."""
-    marks = "r" * option.required + "u" * (not option.told)
+    marks = "r" * option.required + "u" * (not option.is_reported)
     row = [
         *(option.name, option.type, option.default, option.importance, marks),
         *(list(option.allowed), list(option.aliases), option.since, option.until),
