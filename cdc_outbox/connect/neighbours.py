@@ -1,4 +1,4 @@
-"""Other connectors that publish the table of a pipeline, so that each event is published twice."""
+"""Other connectors that publish the table of a pipeline."""
 
 from dataclasses import dataclass
 
@@ -21,25 +21,29 @@ class Neighbour:
 
     Args:
         slot: The slot that it reads; ``None`` if it reads none.
+        shares_slot: Whether that slot is the pipeline's too.
     """
 
     name: str
     table: str
     slot: str | None
+    shares_slot: bool = False
 
     @property
     def finding(self) -> Finding:
         """The finding about this connector."""
-        reads, drop = "", ""
-        if self.slot is not None:
-            reads = f" from the slot {self.slot}"
-            drop = f", then drop the slot {self.slot}"
+        reads, effect, after = "", "so every event is published twice", ""
+        if self.shares_slot:
+            reads, effect = f" from the same slot {self.slot}", "and only one connector can read a slot"
+            after = ", which keeps the slot"
+        elif self.slot is not None:
+            reads, after = f" from the slot {self.slot}", f", then drop the slot {self.slot}"
         return explained(
             "OP207",
             Location(document="connect", path=self.name),
-            f"the connector {self.name} also publishes {self.table}{reads}, so every event is published twice.",
+            f"the connector {self.name} also publishes {self.table}{reads}, {effect}.",
             f"If this pipeline was renamed, restore the name {self.name}. Otherwise run `cdc-outbox delete "
-            f"{self.name}`{drop}.",
+            f"{self.name}`{after}.",
         )
 
 
@@ -51,11 +55,12 @@ def find_neighbours(spec: Spec, client: ConnectClient) -> tuple[Neighbour, ...]:
     ours = captured_tables(rendered_config(spec))
     known, _ = find_configs(Document(name="connect", content=client.find_configs()))
     return tuple(
-        Neighbour(config.name, table, _slot(config))
+        Neighbour(config.name, table, slot, shares_slot=slot is not None and slot == spec.database.slot)
         for config in known
         if config.name != spec.name
         for table in [next((name for key, name in captured_tables(config).items() if key in ours), None)]
         if table is not None
+        for slot in [_slot(config)]
     )
 
 

@@ -58,6 +58,17 @@ def test_a_renamed_pipeline_is_not_deployed_beside_its_former_self(deployed: Pip
         assert one(connection, "select count(*) from pg_replication_slots where slot_name = %s", database.slot) == 0
 
 
+def test_two_connectors_of_one_slot_are_not_said_to_publish_twice(deployed: Pipeline) -> None:
+    former, slot = deployed.name, deployed.spec.database.slot
+    renamed = replace(deployed.spec, name=f"{former}-new", topic_prefix=f"{former}-new")
+    with pytest.raises(ConnectorInvalidError) as caught:
+        deployed.deploy(spec=renamed)
+    [finding] = caught.value.findings
+    assert finding.code == "OP207"
+    assert finding.message.endswith(f"from the same slot {slot}, and only one connector can read a slot.")
+    assert finding.remedy.endswith(f"Otherwise run `cdc-outbox delete {former}`, which keeps the slot.")
+
+
 def slot_is_active(pipeline: Pipeline) -> bool:
     with pipeline.connect() as connection:
         query = "select active from pg_replication_slots where slot_name = %s"
