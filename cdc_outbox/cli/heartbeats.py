@@ -14,7 +14,8 @@ from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.explanations import explained
-from cdc_outbox.debezium.slot_plan import Hole
+from cdc_outbox.debezium.preflight import slot_in_use
+from cdc_outbox.debezium.slot_plan import is_read_by_other_tool
 from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka import confluent
 from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, History
@@ -103,7 +104,7 @@ class Looks:
         """
         config = self._client.find_config(name) or {}
         dsn = None if self._databases is None else self._databases.of(name)
-        found = [] if dsn is None else hole_findings(self._client, config, dsn)
+        found = [] if dsn is None else slot_findings(self._client, config, dsn)
         if self._settings is not None:
             history = self._history_of(config, self._settings, dsn)
             found += [] if history is None else history.look(runs=runs)
@@ -125,25 +126,17 @@ def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -
         return positions.find_positions(connection, driver, client, config)
 
 
-def find_hole(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Hole | None:
-    """Return which events a connector would leave out if it started now; ``None`` also where it has no slot.
+def slot_findings(client: ConnectClient, config: Mapping[str, str], dsn: str) -> list[Finding]:
+    """Return whether another tool reads a connector's slot, and whether slot and offset leave out events between them.
 
     Raises:
         CdcOutboxError: Connect or the database does not answer.
     """
     if kind_of(config) is not DatabaseKind.POSTGRESQL:
-        return None
-    return find_positions(client, config, dsn).find_hole()
-
-
-def hole_findings(client: ConnectClient, config: Mapping[str, str], dsn: str) -> list[Finding]:
-    """Return whether a connector's slot and its offset leave out events between them.
-
-    Raises:
-        CdcOutboxError: Connect or the database does not answer.
-    """
-    hole = find_hole(client, config, dsn)
-    if hole is None:
         return []
-    location = Location(document="database", path=slot_of(config))
-    return [explained(hole.code, location, hole.text, hole.hint)]
+    found = find_positions(client, config, dsn)
+    hole, location = found.find_hole(), Location(document="database", path=slot_of(config))
+    findings = [] if hole is None else [explained(hole.code, location, hole.text, hole.hint)]
+    if found.slot is not None and is_read_by_other_tool(found.slot):
+        findings.insert(0, slot_in_use(found.slot))
+    return findings

@@ -12,7 +12,7 @@ from cdc_outbox.cli.arguments import connector_argument, connectors_argument
 from cdc_outbox.cli.connectors import is_spec, names_of, refuse_unknown
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.heartbeats import find_hole
+from cdc_outbox.cli.heartbeats import find_positions
 from cdc_outbox.cli.options import (
     acting,
     connect_url_option,
@@ -30,12 +30,12 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.delete import Leftovers, Stay, purge, retire, retire_unspecified, what_stays
 from cdc_outbox.connect.lifecycle import ConnectorControl
+from cdc_outbox.connect.positions import Positions
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import refuse_other_kind
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import kind_of, slot_of
-from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConfigError, UnpublishedEventsError
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import visible
@@ -100,27 +100,30 @@ def resume(
     """Resume connectors that are paused or stopped.
 
     The command waits until they and all their tasks run. On PostgreSQL, it compares slot and offset first, and refuses
-    a connector that would skip events: its next offset would hide which events those are.
+    a connector that would skip events: its next offset would hide which events those are. It also refuses while another
+    process reads the slot: Connect would report a running connector, which reads nothing.
 
     \b
     Example:
       cdc-outbox resume orders
     """
 
-    def find_hole_of(client: ConnectClient, config: Mapping[str, str]) -> Hole | None:
+    def find_positions_of(client: ConnectClient, config: Mapping[str, str]) -> Positions | None:
         name = config.get("name", "")
         try:
             dsn = None if databases is None else databases.of(name)
         except ConfigError as error:  # a context need not have the database of each connector
             say(f"{name}: slot and offset are not compared: {error}", err=True)
             return None
-        return None if dsn is None else find_hole(client, config, dsn)
+        if dsn is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
+            return None
+        return find_positions(client, config, dsn)
 
     _each(
         connectors,
         cluster,
         timeout,
-        lambda control: control.resume(stable_seconds=stable_seconds, find_hole=find_hole_of),
+        lambda control: control.resume(stable_seconds=stable_seconds, find_positions=find_positions_of),
         "running",
         prints_json=prints_json,
     )

@@ -16,7 +16,7 @@ from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.connectors import names_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.heartbeats import heartbeat_findings, hole_findings
+from cdc_outbox.cli.heartbeats import heartbeat_findings, slot_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, exit_code_of, in_columns, say
 from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, ProbeResult, probe
@@ -232,7 +232,7 @@ def _found(
 
     def compare() -> list[Finding]:
         config = client.find_config(name) or {}
-        return [] if databases is None else hole_findings(client, config, databases.of(name))
+        return [] if databases is None else slot_findings(client, config, databases.of(name))
 
     def look() -> list[Finding]:
         if brokers is None:

@@ -226,7 +226,7 @@ class Deployment:
     def _find_reasons(self) -> tuple[Finding, ...]:
         stranger = self._reader.find_stranger()
         found = check_database(self._spec, self._database.read_facts())
-        return found if stranger is None else (slot_in_use(self._spec, stranger), *found)
+        return found if stranger is None else (slot_in_use(stranger), *found)
 
     def _create(self, undo: Rollback) -> None:
         """Make the connector, stopped at first: offsets of an earlier one of its name show only once it exists."""
@@ -301,12 +301,15 @@ class Deployment:
 
     def _refuse_strangers(self, facts: DatabaseFacts, found: Found | None) -> SlotFacts | None:
         """Return the slot, which no client reads but the connector itself."""
-        slot = facts.slot
-        if slot is None or not slot.active or (found is not None and found.may_read(self._spec.database.slot)):
-            return slot
+
+        def is_strange(slot: SlotFacts | None) -> bool:
+            return slot is not None and slot.active and (found is None or not found.may_read(slot))
+
+        if not is_strange(facts.slot):
+            return facts.slot
         slot = self._reader.find_slot_without_strangers()
-        if slot is not None and slot.active:
-            refuse(self._spec, (slot_in_use(self._spec, slot),), "the slot is not free")
+        if slot is not None and is_strange(slot):
+            refuse(self._spec, (slot_in_use(slot),), "the slot is not free")
         return slot
 
     def _look_into_slot(self, facts: DatabaseFacts, slot: SlotFacts | None) -> WrittenFacts:

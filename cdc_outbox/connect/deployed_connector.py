@@ -10,7 +10,7 @@ from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import PASSING, ReadinessProbe, wait_until, wait_until_known, wait_until_up
 from cdc_outbox.databases.facts import SlotFacts
-from cdc_outbox.debezium.slot_plan import stored_offset
+from cdc_outbox.debezium.slot_plan import is_read_by_other_tool, stored_offset
 from cdc_outbox.errors import ConnectorFailedError
 
 Report = Callable[[str, str], None]
@@ -49,9 +49,12 @@ class DeployedConnector:
         self._former = process
 
     def find_stranger(self) -> SlotFacts | None:
-        """Return the slot if that process, which is not the connector's, still reads it."""
+        """Return the slot if a process reads it that is not the connector's: that one, or one that is no Debezium."""
         slot = self._database.find_slot()
-        return slot if slot is not None and slot.active and slot.reader == self._former else None
+        return slot if slot is not None and slot.active and self._is_stranger(slot) else None
+
+    def _is_stranger(self, slot: SlotFacts) -> bool:
+        return slot.reader == self._former or is_read_by_other_tool(slot)
 
     def find(self) -> Found | None:
         """Return the connector as it is, ``None`` if there is none."""
@@ -155,7 +158,7 @@ class DeployedConnector:
     def _read_seconds(self) -> float | None:
         """Return for how long the same process has read the slot at each look, ``None`` if it is not read."""
         slot, now = self._database.find_slot(), time.monotonic()
-        reader = 0 if slot is None or slot.reader == self._former else slot.reader
+        reader = 0 if slot is None or self._is_stranger(slot) else slot.reader
         if reader != self._reader:
             self._reader, self._read_since = reader, now
         return now - self._read_since if reader else None

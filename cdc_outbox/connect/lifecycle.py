@@ -1,11 +1,15 @@
 """Pause, stop, resume or restart a connector, and wait for it."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
+from cdc_outbox.connect.plan import Found
+from cdc_outbox.connect.positions import Positions
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
+from cdc_outbox.debezium.preflight import slot_in_use
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, UnpublishedEventsError
@@ -18,8 +22,8 @@ PAY = (
 )
 """The remedy."""
 
-FindHole = Callable[[ConnectClient, Mapping[str, str]], Hole | None]
-"""Returns which events a connector of a configuration would not publish."""
+FindPositions = Callable[[ConnectClient, Mapping[str, str]], Positions | None]
+"""Returns the slot and the offset of a connector, given its configuration; ``None`` if they are not compared."""
 
 
 class ConnectorControl:
@@ -46,24 +50,43 @@ class ConnectorControl:
         self._client.stop(self._name)
         self._wait("STOPPED", lambda status: not status.tasks)
 
-    def resume(self, *, stable_seconds: float, find_hole: FindHole = lambda _client, _config: None) -> None:
+    def resume(self, *, stable_seconds: float, find_positions: FindPositions = lambda _client, _config: None) -> None:
         """Let it run, and wait until it does.
 
         Args:
-            find_hole: Compares slot and offset, given the configuration; by default nothing is compared.
+            find_positions: By default nothing is compared.
 
         Raises:
-            ConnectorInvalidError: It owes the rows of its table.
+            ConnectorInvalidError: It owes the rows of its table, or another process reads its slot.
             UnpublishedEventsError: It would leave out events, and its next offset would hide which.
         """
         config = self._client.find_config(self._name) or {}
         if owes_rows(config):
             raise ConnectorInvalidError(f"{self._name} has not published all rows: {OWED}", hint=PAY)
-        hole = find_hole(self._client, config)
+        found = Found(config, wait_until_known(self._client, self._name, timings=self._timings))
+        positions = self._await_free_slot(found, find_positions)
+        hole = None if positions is None else positions.find_hole()
         if hole is not None:
             raise UnpublishedEventsError(hole.text, hint=hole.hint)
         self._client.resume(self._name)
         self._wait_until_up(stable_seconds)
+
+    def _await_free_slot(self, found: Found, find_positions: FindPositions) -> Positions | None:
+        """Return where slot and offset are once no other process reads the slot.
+
+        Raises:
+            ConnectorInvalidError: One still does: Connect would call the connector running, and it would read nothing.
+        """
+        deadline = time.monotonic() + self._timings.linger_seconds
+        while True:
+            positions = find_positions(self._client, found.config)
+            slot = None if positions is None else positions.slot
+            if slot is None or not slot.active or found.may_read(slot):
+                return positions
+            if time.monotonic() >= deadline:
+                finding = slot_in_use(slot)
+                raise ConnectorInvalidError(f"{self._name}: {finding.message}", hint=finding.remedy)
+            time.sleep(self._timings.poll_seconds)
 
     def restart(self, *, only_failed: bool, stable_seconds: float) -> None:
         """Begin again with the connector and its tasks, or with those that failed, and wait until all run.

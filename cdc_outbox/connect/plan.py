@@ -7,10 +7,11 @@ from types import MappingProxyType
 from cdc_outbox.connect.client import ConnectorStatus
 from cdc_outbox.connect.neighbours import Neighbour
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.diff import OptionChange, changes_between, version_of
 from cdc_outbox.debezium.render import owes_rows
-from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep, reads_another_log
+from cdc_outbox.debezium.slot_plan import SlotPlan, SlotStep, is_read_by_other_tool, reads_another_log
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +26,14 @@ class Found:
         """Whether it publishes the rows of the table, and nothing behind them: a deployment did not get to its end."""
         return owes_rows(self.config)
 
-    def may_read(self, slot: str) -> bool:
-        """Return whether who reads the slot may be this connector: it is to read it, and neither stopped nor failed."""
+    def may_read(self, slot: SlotFacts) -> bool:
+        """Return whether the reader of a slot may be this connector.
+
+        It is Debezium, and the connector's configuration names the slot, and it is neither stopped nor failed.
+        """
         tasks = self.status.tasks
         runs = self.status.state != "STOPPED" and (not tasks or any(task.state != "FAILED" for task in tasks))
-        return runs and slot_of(self.config) == slot
+        return runs and slot_of(self.config) == slot.name and not is_read_by_other_tool(slot)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

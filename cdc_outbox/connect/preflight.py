@@ -95,7 +95,7 @@ def look_at_postgresql(
         # Needed only to publish rows again.
         yield from (replace(finding, severity=Severity.WARNING) for finding in check_republish(spec, facts))
     yield from check_health(spec, facts)
-    yield from _check_reader(spec, facts.slot, connected)
+    yield from _check_reader(facts.slot, connected)
     facts, unseen = _look_into_slot(spec, database, facts, connected)
     yield from unseen
     # If the rows are not known, an offset may still show a hole.
@@ -143,11 +143,11 @@ def _read(spec: Spec, database: PostgresqlDatabase) -> tuple[DatabaseFacts, list
         return facts, [note("DB602", str(spec.outbox.table), message, remedy)]
 
 
-def _check_reader(spec: Spec, slot: SlotFacts | None, connected: Connected | None) -> Iterator[Finding]:
+def _check_reader(slot: SlotFacts | None, connected: Connected | None) -> Iterator[Finding]:
     if slot is None or not slot.active or connected is None:
         return
-    if connected.connector is None or not connected.connector.may_read(spec.database.slot):
-        yield slot_in_use(spec, slot)
+    if connected.connector is None or not connected.connector.may_read(slot):
+        yield slot_in_use(slot)
 
 
 def _look_into_slot(

@@ -246,6 +246,7 @@ class SlotFacts:
         database: Empty for a physical slot.
         reader: The id of the server process that reads it for a client, 0 if it has no reader.
         reader_since: When that process began, as the server spells it; empty where it does not tell this role.
+        reader_name: The ``application_name`` of that process, which every role sees.
         wal_status: ``lost`` when the WAL it needs is gone.
         confirmed: What lies before it was confirmed and is never sent again.
         restart: The WAL from here on is kept for it.
@@ -265,6 +266,7 @@ class SlotFacts:
     database: str
     reader: int
     reader_since: str = ""
+    reader_name: str = ""
     wal_status: str
     confirmed: Lsn | None
     restart: Lsn | None = None

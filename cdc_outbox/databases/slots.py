@@ -63,7 +63,7 @@ def read_slots(connection: AnyConnection, driver: TransactionDriver) -> Replicat
 
 
 def _slot(row: Row, log_end: Lsn) -> SlotFacts:
-    name, plugin, database, reader, since, wal_status, confirmed, restart, *kinds, seconds = row
+    name, plugin, database, reader, since, application, wal_status, confirmed, restart, *kinds, seconds = row
     invalidation, safe_bytes, temporary, two_phase, failover, synced = kinds
     return SlotFacts(
         name=name,
@@ -71,6 +71,7 @@ def _slot(row: Row, log_end: Lsn) -> SlotFacts:
         database=database,
         reader=reader,
         reader_since=since,
+        reader_name=application,
         wal_status=wal_status,
         confirmed=Lsn.parse(confirmed) if confirmed else None,
         restart=Lsn.parse(restart) if restart else None,

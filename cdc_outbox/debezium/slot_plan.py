@@ -16,6 +16,8 @@ from cdc_outbox.debezium.connector_offsets import confirmed_lsn, own_offset
 from cdc_outbox.errors import UnpublishedEventsError
 
 READS_MESSAGES = "message.prefix.include.list"
+_STREAMING = "Debezium Streaming"
+"""The application_name of a connector that reads its slot, which no option changes; a pooler may append the host."""
 _SKIP = "`cdc-outbox deploy-connector --earlier-events skip` never publishes them."
 _REPUBLISH_OR_SKIP = (
     "`cdc-outbox deploy-connector --earlier-events republish` publishes every row that is still in the table "
@@ -70,6 +72,11 @@ class StoredOffset:
 
     lsn: Lsn
     in_snapshot: bool = False
+
+
+def is_read_by_other_tool(slot: SlotFacts) -> bool:
+    """Return whether a process reads a slot that is not Debezium; other Debezium connectors are not detected."""
+    return slot.active and slot.reader_name != "" and not slot.reader_name.startswith(_STREAMING)
 
 
 def stored_offset(offsets: Sequence[Mapping[str, Any]], *, topic_prefix: str) -> StoredOffset | None:

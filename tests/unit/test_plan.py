@@ -254,7 +254,16 @@ def test_a_new_connector_and_one_that_is_stopped_for_its_slot_are_resumed() -> N
     ],
 )
 def test_only_a_connector_that_runs_on_this_slot_may_be_the_one_who_reads_it(state: Found, *, reads: bool) -> None:
-    assert state.may_read("s") == reads
+    assert state.may_read(replace(SLOT, name="s", reader=7)) == reads
+
+
+@pytest.mark.parametrize(
+    ("application", "reads"),
+    [("Debezium Streaming", True), ("Debezium Streaming - 10.0.0.1:5432", True), ("", True), ("pg_recvlogical", False)],
+)
+def test_a_tool_that_is_no_debezium_is_not_the_connector(application: str, *, reads: bool) -> None:
+    reader = replace(SLOT, name="s", reader=7, reader_name=application)
+    assert found("RUNNING", "RUNNING").may_read(reader) == reads
 
 
 def test_a_connector_that_republishes_is_known_by_its_snapshot() -> None:

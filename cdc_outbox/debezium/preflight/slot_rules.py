@@ -116,12 +116,13 @@ def check_hole(spec: Spec, state: SlotState, *, is_certain: bool) -> Iterator[Fi
     yield replace(found, severity=Severity.WARNING, message=message, remedy=remedy)
 
 
-def slot_in_use(spec: Spec, slot: SlotFacts) -> Finding:
+def slot_in_use(slot: SlotFacts) -> Finding:
     """Return the finding for a slot that another process reads: each reader would receive a part of the events."""
+    name = f", {slot.reader_name}" if slot.reader_name else ""
     return error(
         "DB503",
-        spec.database.slot,
-        f"another connector or tool reads the slot (process {slot.reader} of the server).",
+        slot.name,
+        f"another connector or tool reads the slot (process {slot.reader} of the server{name}).",
         "Choose another slot name, or stop the other process.",
     )
 

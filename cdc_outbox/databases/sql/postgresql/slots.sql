@@ -14,6 +14,7 @@ select
     coalesce(slot.database, ''),
     coalesce(slot.active_pid, 0),
     coalesce(cast(extract(epoch from reader.backend_start) as text), ''),
+    coalesce(reader.application_name, ''),
     coalesce(slot.wal_status, ''),
     cast(slot.confirmed_flush_lsn as text),
     cast(slot.restart_lsn as text),
