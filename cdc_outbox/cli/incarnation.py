@@ -12,9 +12,10 @@ from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.restore import refuse_until_it_rests, steps_after_restore
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.source import read_source
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.incarnation import begin_incarnation, find_next_source, read_source
+from cdc_outbox.writer.incarnation import begin_incarnation, find_next_source
 
 
 def refuse_unnamed(spec: Path | None, *, is_asked: bool) -> None:

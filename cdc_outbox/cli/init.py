@@ -37,6 +37,7 @@ from cdc_outbox.databases.facts import PublicationFacts, TableFacts
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import script, turn, upgrade
 from cdc_outbox.databases.roles import roles_script
+from cdc_outbox.databases.source import check_source, read_source
 from cdc_outbox.databases.sql import comment
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import OutboxError, TableNotFoundError
@@ -44,8 +45,6 @@ from cdc_outbox.finding import Severity
 from cdc_outbox.operations.purge import PartPurge
 from cdc_outbox.redaction import enumerated, visible
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.drift import check_source
-from cdc_outbox.writer.incarnation import read_source
 
 
 def _role_option(name: str, default: str) -> Callable[[Any], Any]:

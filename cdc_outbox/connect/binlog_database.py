@@ -7,6 +7,7 @@ from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, Log, has_new_
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.source import read_source
 from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.spec import Spec
@@ -40,6 +41,7 @@ class BinlogDatabase:
         gtids = settings.get("gtid_strict_mode" if is_mariadb else "gtid_mode", "OFF")
         with translated_for_operator():
             table = self._catalog.find_table(self._outbox)
+            source = read_source(self._spec.outbox, self._catalog)
         log = Log(on=False, format="")
         if is_on:
             log = read_log(self._try_log, version, settings.get("binlog_format", "ROW"))
@@ -57,6 +59,7 @@ class BinlogDatabase:
             table=table,
             rows=self._count() if table is not None else 0,
             gtid_state=settings.get("gtid_binlog_state"),
+            source=source,
             unseen=dict(self._unseen),
         )
 

@@ -20,6 +20,7 @@ from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.slots import ReplicationSlots, read_slots
+from cdc_outbox.databases.source import read_source
 from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import DatabaseAccessError, DatabaseError
 from cdc_outbox.spec import Spec
@@ -71,6 +72,7 @@ class PostgresqlDatabase:
             role = self._catalog.find_connector_role(spec.database.user, outbox.table)
             table = self._catalog.find_table(outbox.heads if outbox.mode is OutboxMode.MESSAGE else outbox.table)
             publication = self._catalog.find_publication(outbox, spec.database.publication)
+            source = read_source(outbox, self._catalog)
         return DatabaseFacts(
             version=version,
             wal_level=wal_level,
@@ -82,6 +84,7 @@ class PostgresqlDatabase:
             slot=slots.find(spec.database.slot),
             written=WrittenFacts(keeps_rows=outbox.mode.keeps_rows),
             server=self._read_server(slots),
+            source=source,
             **self._read_heartbeat(),
         )
 

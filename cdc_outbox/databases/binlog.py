@@ -87,6 +87,7 @@ class BinlogFacts:
         keep_seconds: How long a binlog is kept, 0 for ever.
         replicas: The server ids of those who read the binlog and said so.
         rows: In the outbox; the count ends at :data:`COUNTED_ROWS`.
+        source: Under which events are numbered; ``None`` also where none are, and where this role may not see it.
         unseen: What this role may not see, each with what it takes.
     """
 
@@ -103,6 +104,7 @@ class BinlogFacts:
     table: TableFacts | None
     rows: int = 0
     gtid_state: str | None = None
+    source: str | None = None
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 

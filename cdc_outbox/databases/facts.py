@@ -334,6 +334,7 @@ class DatabaseFacts:
     Args:
         has_heartbeat: Whether the function that writes heartbeats is there, or none is wanted.
         may_write_heartbeat: Whether the connector's role may execute it.
+        source: Under which events are numbered; ``None`` also where none are.
     """
 
     version: int
@@ -348,6 +349,7 @@ class DatabaseFacts:
     server: ServerFacts = field(default_factory=ServerFacts)
     has_heartbeat: bool = True
     may_write_heartbeat: bool = True
+    source: str | None = None
 
     @property
     def published(self) -> Sequence[str]:

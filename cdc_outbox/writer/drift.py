@@ -10,16 +10,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.dialects.features import OutboxShape
 from cdc_outbox.databases.facts import ColumnFacts, TableFacts
 from cdc_outbox.databases.introspection import Catalog, OutboxCatalog
 from cdc_outbox.databases.migrations import Component
+from cdc_outbox.databases.source import Source, check_source, constant_of, read_source
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.finding import Finding, Location, Severity, errors_in
 from cdc_outbox.spec import Spec
-from cdc_outbox.writer.incarnation import Source, constant_of, read_source
 from cdc_outbox.writer.outbox_schema import SOURCE, heads_columns, outbox_columns, outbox_components
 from cdc_outbox.writer.partitions import missing_partitions, wanted_partitions
 
@@ -217,19 +216,6 @@ def _check_sources(table: OutboxTable, first_source: str, catalog: OutboxCatalog
     if Source.parse(heads) is None:
         yield _error("DB331", location, f"the source {heads!r} has no incarnation.", f"`init` sets {first_source}.")
     yield from check_source(table, first_source, heads, catalog.dialect)
-
-
-def check_source(table: OutboxTable, first_source: str, found: str | None, dialect: Dialect) -> Iterator[Finding]:
-    """Yield that events are numbered under a source of another name than the spec's; `init` sets a source once."""
-    known, wanted = Source.parse(found or ""), Source.parse(first_source)
-    if known is not None and wanted is not None and known.name != wanted.name:
-        yield _error(
-            "DB333",
-            f"{table.heads_in(dialect)}.source",
-            f"the source of the table is {found}, and the spec sets {wanted.name}.",
-            f"If the spec was renamed, set `source: {known.name}` in it. To start numbers again, run "
-            f"`cdc-outbox init --new-incarnation --from-source {found}`.",
-        )
 
 
 def lost_heads(heads: TableName, source: str) -> Finding:

@@ -1,8 +1,6 @@
-"""The source of an outbox's events, and the one that comes after a restore."""
+"""The source that comes after a restore."""
 
-import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 from cdc_outbox.contract.outbox_options import OutboxMode
@@ -10,29 +8,11 @@ from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import turn
+from cdc_outbox.databases.source import Source, read_source
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError, OutboxError
 from cdc_outbox.writer.outbox_schema import heads_columns, outbox_columns, table_made_anew
-
-_CONSTANT = re.compile(r"'((?:[^']|'')*)'(?:::(?:text|character varying))?")
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Who writes an outbox, and in which life of it: ``orders.2``."""
-
-    name: str
-    incarnation: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Source | None":
-        """Return what a text says, ``None`` if it is no source."""
-        name, dot, number = text.rpartition(".")
-        return cls(name, int(number)) if name and dot and re.fullmatch(r"[1-9][0-9]{0,8}", number) else None
-
-    def __str__(self) -> str:
-        return f"{self.name}.{self.incarnation}"
 
 
 def next_source(current: str, *, before: str, after: str | None, first_source: str) -> str | None:
@@ -158,15 +138,3 @@ def _refuse_to_lose(table: TableName, wanted: Collection[str], catalog: Catalog)
             f"{table} must be created again for another source, but {state}; nothing was changed",
             hint="Drop what init did not create; run `cdc-outbox init` for missing parts, and create the rest again.",
         )
-
-
-def read_source(table: OutboxTable, catalog: Catalog) -> str | None:
-    """Return the source of what is numbered next, ``None`` if nothing is."""
-    heads = catalog.find_table(table.heads_in(catalog.dialect)) if table.is_numbered else None
-    return constant_of(heads.columns["source"].default) if heads is not None and "source" in heads.columns else None
-
-
-def constant_of(expression: str) -> str | None:
-    """Return the text that a default is, as the catalogue spells a constant; ``None`` if it is anything else."""
-    match = _CONSTANT.fullmatch(expression)
-    return match[1].replace("''", "'") if match else None

@@ -99,6 +99,16 @@ def test_the_difference_is_shown_where_the_database_is_not_ready(
     assert f"  ~ outbox.headers: {placement}: + tenant:header:tenant-id" in lines
 
 
+@pytest.mark.parametrize("command", [["plan"], ["deploy-connector"], ["deploy-connector", "--dry-run"]])
+def test_a_changed_source_is_refused(running: Pipeline, folder: Path, env: dict[str, str], command: list[str]) -> None:
+    spec = folder / "specs" / "a.yaml"
+    spec.write_text(f"{spec.read_text()}source: shop\n")
+    done = run_command(*command, str(spec), env=env)
+    message = f"the source of the table is {running.name}.1, and the spec sets shop."
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    assert f"error DB333: {message}" in done.stderr
+
+
 def test_a_secret_that_runs_is_never_shown(running: Pipeline, folder: Path, env: dict[str, str]) -> None:
     """Somebody wrote secrets into the connector by hand."""
     before = running.client.find_config(running.name)

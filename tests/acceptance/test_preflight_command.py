@@ -32,6 +32,7 @@ def write_spec(folder: Path, name: str) -> Path:
 
 def test_several_specs_are_told_apart_and_stdout_is_for_findings(dsn: str, spec: Path, tmp_path: Path) -> None:
     other = write_spec(tmp_path, "other")
+    other.write_text(f"{other.read_text()}source: {NAME}\n")
     assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
     done = run_command("preflight", str(spec), str(other), env={"CDC_OUTBOX_DSN": dsn})
     assert (done.returncode, done.stderr) == (1, "1 error, 2 notes\n")

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from cdc_outbox.databases.source import Source
 from cdc_outbox.testing import Postgres, Stack, StackConfig
 from cdc_outbox.testing.postgres import make_postgres
-from cdc_outbox.writer.incarnation import Source
 from tests.faults.history import History
 from tests.faults.oracle import Oracle
 from tests.faults.runbook import Runbook

@@ -7,7 +7,7 @@ from subprocess import CompletedProcess
 
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.writer.incarnation import Source, read_source
+from cdc_outbox.databases.source import Source, read_source
 from tests.faults.killed import Program
 from tests.support.own_server import OwnServer
 from tests.support.rig import eventually

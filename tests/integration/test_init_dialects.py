@@ -10,9 +10,9 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.source import read_source
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.testing import MariaDb, MariaDbDsn
-from cdc_outbox.writer.incarnation import read_source
 from tests.support.commands import run_here, run_program
 from tests.support.places import Place
 

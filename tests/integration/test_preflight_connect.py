@@ -28,7 +28,8 @@ def test_connects_offsets_are_held_against_the_slot(
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "nothing found\n")
 
     copy = tmp_path / "copy.yaml"
-    copy.write_text(Pipeline.text(deployed.name).replace(f"name: {deployed.name}\n", f"name: {deployed.name}x\n", 1))
+    named = Pipeline.text(deployed.name, f"source: {deployed.name}\n")
+    copy.write_text(named.replace(f"name: {deployed.name}\n", f"name: {deployed.name}x\n", 1))
     copy.write_text(copy.read_text().replace("  user:", f"  slot: {slot}\n  publication: {slot}\n  user:"))
     assert [item["code"] for item in look(copy)] == ["DB503", "DB601"]
 

@@ -46,6 +46,7 @@ STATES = [
         f"{OUTBOX}.traceparent",
     ),
     ("alter table outbox alter column id type varchar(20)", "DB314", f"{OUTBOX}.id"),
+    ("alter table outbox_heads alter column source set default 'shop.1'", "DB333", f"{OUTBOX}_heads.source"),
     ("alter table outbox alter column aggregateid drop not null", "DB315", f"{OUTBOX}.aggregateid"),
     ("alter table outbox drop constraint outbox_pkey", "DB316", OUTBOX),
     (

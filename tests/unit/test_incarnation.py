@@ -1,8 +1,9 @@
 import pytest
 
 from cdc_outbox import ConfigError
+from cdc_outbox.databases.source import Source, constant_of
 from cdc_outbox.errors import OutboxError
-from cdc_outbox.writer.incarnation import Source, constant_of, next_source
+from cdc_outbox.writer.incarnation import next_source
 
 
 @pytest.mark.parametrize("text", ["orders.1", "a.b.12", "orders.999999999"])

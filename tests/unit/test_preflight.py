@@ -71,6 +71,8 @@ def test_a_database_that_is_ready_has_no_findings() -> None:
         (replace(GOOD, table=table(created_at="timestamp with time zone")), "DB304", "public.outbox.created_at"),
         (replace(GOOD, table=table(payload="bytea")), "DB304", "public.outbox.payload"),
         (replace(GOOD, table=replace(TABLE, kind="v")), "DB305", "public.outbox"),
+        (replace(GOOD, source="shop.1"), "DB333", "public.outbox_heads.source"),
+        (replace(GOOD, source="orders.7"), "", ""),
         (replace(GOOD, publication=None), "DB401", "orders_outbox"),
         (replace(GOOD, publication=replace(PUBLICATION, row_filter="(a > 1)")), "DB404", "orders_outbox"),
         (replace(GOOD, publication=replace(PUBLICATION, columns=("id", "payload"))), "DB405", "orders_outbox"),

@@ -30,11 +30,11 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlalchemy import find
 from cdc_outbox.databases.migrations import Component, drop_statements, script_statements, with_fixed_settings
 from cdc_outbox.databases.quoting import derived_name, quote
+from cdc_outbox.databases.source import Source
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
 from cdc_outbox.formats.event_format import PayloadType
-from cdc_outbox.writer.incarnation import Source
 from cdc_outbox.writer.outbox_schema import outbox_component
 
 _DECLARED = "cdc_outbox"

@@ -6,6 +6,7 @@ from typing import Any
 from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, BinlogPosition, missing_gtids
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
+from cdc_outbox.databases.source import check_source
 from cdc_outbox.debezium.connector_offsets import own_offset
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
@@ -48,6 +49,7 @@ def check_binlog_database(spec: Spec, facts: BinlogFacts) -> tuple[Finding, ...]
         *_check_readers(spec, facts),
         *_check_user(spec, facts.accounts),
         *_check_table(spec, facts.table),
+        *check_source(spec.outbox, spec.first_source, facts.source, spec.database.kind.dialect),
         *(
             note("DB602", what, "not checked: this role lacks a privilege.", f"The check needs {right}.")
             for what, right in facts.unseen.items()

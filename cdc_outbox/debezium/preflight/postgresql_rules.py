@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
+from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import ConnectorRoleFacts, DatabaseFacts, PublicationFacts, TableFacts, WrittenFacts
 from cdc_outbox.databases.quoting import literal, quote
+from cdc_outbox.databases.source import check_source
 from cdc_outbox.debezium.preflight.findings import another_database, error, warning
 from cdc_outbox.debezium.preflight.publication_rules import check_publication
 from cdc_outbox.debezium.preflight.slot_rules import check_slot
@@ -22,6 +24,7 @@ def check_database(spec: Spec, facts: DatabaseFacts) -> tuple[Finding, ...]:
         *_check_standby(spec, facts),
         *_check_role(spec, facts.role),
         *check_outbox(spec, facts.table, facts.publication),
+        *check_source(spec.outbox, spec.first_source, facts.source, Dialect.POSTGRESQL),
         *_check_heartbeat(spec, facts),
         *check_table_warnings(spec, facts.table),
         *check_slot(spec, facts),

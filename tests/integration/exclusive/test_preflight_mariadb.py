@@ -100,6 +100,7 @@ def test_a_setting_is_found(place: Place, setting: str, value: str, severity: st
         ("alter table outbox modify payload longblob", "error", "DB304", "outbox.payload"),
         ("rename table outbox to old; create view outbox as select * from old", "error", "DB305", "outbox"),
         ("alter table outbox modify id varchar(35)", "error", "DB314", "outbox.id"),
+        ("alter table outbox_heads alter column source set default 'shop.1'", "error", "DB333", "outbox_heads.source"),
         ("alter table outbox modify aggregateid varchar(100)", "warning", "DB315", "outbox.aggregateid"),
         ("alter table outbox drop primary key", "warning", "DB316", "outbox"),
         ("alter table outbox drop primary key, add index (id)", "warning", "DB316", "outbox"),
