@@ -17,6 +17,7 @@ from cdc_outbox.cli.inbox import inbox_dsn_option, inbox_schema_option
 from cdc_outbox.cli.incarnation import begin, prepare, refuse_unnamed
 from cdc_outbox.cli.options import connect_url_option, dsns_option, is_named, json_option, read_spec
 from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.publication import find_earlier_publication, mark
 from cdc_outbox.cli.tables import (
     PARTIES,
     Wanted,
@@ -33,7 +34,7 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.transactions import changing_tables
-from cdc_outbox.databases.facts import PublicationFacts, TableFacts
+from cdc_outbox.databases.facts import TableFacts
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.migrations import script, turn, upgrade
 from cdc_outbox.databases.roles import roles_script
@@ -43,7 +44,7 @@ from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import OutboxError, TableNotFoundError
 from cdc_outbox.finding import Severity
 from cdc_outbox.operations.purge import PartPurge
-from cdc_outbox.redaction import enumerated, visible
+from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
 
 
@@ -243,16 +244,20 @@ def _create(
     execute, catalog = partial(driver.fetch, connection), Catalog(connection, driver)
     if wanted.spec is not None:
         _refuse_other_source(wanted.spec, catalog)
-        _refuse_second_outbox(wanted.spec, catalog, shares=shares)
+    publication = find_earlier_publication(wanted.spec, connection, driver)
+    if publication is not None and not shares:
+        publication.refuse_second_outbox()
+    mark(publication, connection, driver)
     with changing_tables(connection, driver):
         done = [upgrade(execute, part) for part in wanted.components]
         with turn(execute, driver.dialect):
             known = _known_columns(wanted.spec, catalog)
             source = read_source(wanted.spec.outbox, catalog) if wanted.spec is not None else None
-            publication = _find_publication(wanted.spec, catalog)
+            publication = publication and publication.again(catalog)
             for statement in wanted.statements(known, source=source):
                 execute(statement)
             added = sorted(set(_known_columns(wanted.spec, catalog)) - set(known)) if known else []
+    mark(publication, connection, driver)
     for component, steps in zip(wanted.components, done, strict=True):
         state = f"now at version {component.migrations[-1].version}" if steps else "up to date"
         say(f"{component.name}: {state}", err=True)
@@ -262,8 +267,8 @@ def _create(
     if wanted.inbox is not None and wanted.dialect.features.has_partitions:  # elsewhere ids lie in one table
         purge = PartPurge(connection, driver, wanted.inbox, lambda step, text: say(f"{step} {text}", err=True))
         purge.make_parts(datetime.now(UTC))
-    if wanted.spec is not None and wanted.spec.database.publication:
-        say(visible(_publication_line(wanted.spec, publication)), err=True)
+    for line in publication.lines if publication is not None else ():
+        say(visible(line), err=True)
     partitions = None
     if wanted.spec is not None and wanted.spec.outbox.partitions:
         partitions = make_partitions(wanted.spec.outbox, connection, driver, err=prints_json)
@@ -275,58 +280,11 @@ def _create(
         content = {
             "components": components,
             "addedColumns": added,
-            "publication": _publication_content(wanted.spec, publication),
+            "publication": None if publication is None else publication.content,
             "partitions": partitions,
         }
         say(document("Tables", content))
     return ExitCode.FAILED if partitions and partitions["missed"] else ExitCode.DONE
-
-
-def _find_publication(spec: Spec | None, catalog: Catalog) -> PublicationFacts | None:
-    """Return the publication as it is, ``None`` where it does not exist or none is wanted."""
-    if spec is None or not spec.database.publication:
-        return None
-    return catalog.find_publication(spec.outbox, spec.database.publication)
-
-
-def _refuse_second_outbox(spec: Spec, catalog: Catalog, *, shares: bool) -> None:
-    """Refuse to add an outbox beside another one: the table's name is likely to be a slip.
-
-    Args:
-        shares: Whether that is meant.
-
-    Raises:
-        OutboxError: The publication has another outbox, and not this one.
-    """
-    found, name, table = _find_publication(spec, catalog), spec.database.publication, spec.outbox.table
-    if found is not None and found.outboxes and not found.has(spec.outbox) and not shares:
-        raise OutboxError(
-            f"the publication {name} belongs to another outbox, {enumerated(found.outboxes)}, and does not contain "
-            f"{table}; nothing was changed",
-            hint="Correct outbox.table if it is misspelt. If it is right, give the pipeline its own "
-            "publication (database.publication), or run again with --shared-publication.",
-        )
-
-
-def _publication_line(spec: Spec, before: PublicationFacts | None) -> str:
-    """Return the line that reports the publication."""
-    name = f"publication {spec.database.publication}"
-    if before is None:
-        return f"{name}: made"
-    others = (*before.outboxes, *before.tables)
-    done = "in place" if before.has(spec.outbox) else f"{spec.outbox.table} added"
-    return f"{name}: {done}{f'; it also publishes {enumerated(others)}' if others else ''}"
-
-
-def _publication_content(spec: Spec | None, before: PublicationFacts | None) -> dict[str, object] | None:
-    if spec is None or not spec.database.publication:
-        return None
-    return {
-        "name": spec.database.publication,
-        "isNew": before is None,
-        "isTableAdded": before is None or not before.has(spec.outbox),
-        "alsoPublishes": [] if before is None else [*before.outboxes, *before.tables],
-    }
 
 
 def _known_columns(spec: Spec | None, catalog: Catalog) -> Collection[str]:

@@ -118,6 +118,7 @@ def test_a_publication_that_is_there_gets_the_table(outbox_stack: Stack, spec: P
         "name": "orders_outbox",
         "isNew": False,
         "isTableAdded": False,
+        "isYoungerThanSlot": False,
         "alsoPublishes": ["public.invoices"],
     }
     check = run_command("init", str(spec), "--check", "--dsn", dsn)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cdc_outbox.contract.outbox_options import OutboxMode
-from cdc_outbox.databases.facts import PublicationFacts, TableFacts
+from cdc_outbox.databases.facts import PublicationFacts, SlotFacts, TableFacts
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.debezium.preflight.findings import error, note, warning
 from cdc_outbox.finding import Finding
@@ -11,14 +11,24 @@ from cdc_outbox.redaction import enumerated
 from cdc_outbox.spec import Spec
 
 _ALL_TABLES = "all tables"
+_MAKE_PUBLICATION = "Run `cdc-outbox init`."
 _INSERTS_ONLY = "set (publish = 'insert')"
 
 
-def check_publication(spec: Spec, table: TableFacts | None, publication: PublicationFacts | None) -> Iterator[Finding]:
-    """Yield what prevents rows of the outbox from being published, or publishes more than the connector needs."""
+def check_publication(
+    spec: Spec, table: TableFacts | None, publication: PublicationFacts | None, slot: SlotFacts | None = None
+) -> Iterator[Finding]:
+    """Yield what prevents rows of the outbox from being published, or publishes more than the connector needs.
+
+    Args:
+        slot: The pipeline's, if it exists.
+    """
     name, outbox = spec.database.publication, spec.outbox.table.quoted
+    loses = slot is not None and spec.outbox.mode is not OutboxMode.MESSAGE
+    lost = ", although the slot exists: events that are written now are never published" if loses else ""
     if publication is None:
-        yield error("DB401", name, "the publication does not exist.", "Run `cdc-outbox init`.")
+        remedy = "Run `cdc-outbox init`, which reports how to find the missing events." if loses else _MAKE_PUBLICATION
+        yield error("DB401", name, f"the publication does not exist{lost}.", remedy)
         return
     yield from _check_others(name, publication)
     if spec.outbox.mode is OutboxMode.MESSAGE:  # any publication sends messages, even an empty one
@@ -33,7 +43,7 @@ def check_publication(spec: Spec, table: TableFacts | None, publication: Publica
         yield error(
             "DB402",
             name,
-            f"the publication does not contain {spec.outbox.table}{', which is partitioned' if partitioned else ''}.",
+            f"the publication does not contain {spec.outbox.table}{', which is partitioned' * partitioned}{lost}.",
             f"{alter} set (publish_via_partition_root = true)" if partitioned else f"{alter} add table {outbox}",
         )
     if not publication.publishes_inserts:
