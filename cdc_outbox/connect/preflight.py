@@ -28,6 +28,8 @@ _NOT_LOOKED_AT = {
     "57014": "reading it takes more than half a minute, or waits for a standby (synchronized_standby_slots)",
 }
 """Why a slot cannot be read, by SQLSTATE."""
+_DECODES_ANY_SLOT = 180_000
+"""From this version on, PostgreSQL leaves out what was written before the publication, and does not fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,24 +158,31 @@ def _look_into_slot(
     """Return the facts with the events that a slot does not hold, and findings if they cannot be read."""
     slot = facts.slot
     fits = slot is not None and slot.is_unread and slot.plugin == "pgoutput" and slot.database == facts.database
-    # A slot does not contain what its connector has read; the offset shows the rest.
-    has_offset = connected is not None and bool(connected.offsets)
-    if not fits or has_offset or facts.table is None or not facts.table.has_log or facts.publication is None:
+    if not fits or facts.table is None or not facts.table.has_log or facts.publication is None:
         return facts, []
     if spec.outbox.mode is not OutboxMode.MESSAGE and not {*spec.outbox.columns.names().values()} <= {*facts.published}:
         return facts, []  # rules about the table or the publication report the missing column
+    # A slot does not contain what its connector has read; the offset shows the rest. Whether the server can decode it
+    # is a question before PostgreSQL 18 only.
+    has_offset = connected is not None and bool(connected.offsets)
+    if has_offset and facts.version >= _DECODES_ANY_SLOT:
+        return facts, []
     try:
         outside = database.count_events_outside_slot(facts.published)
     except DatabaseError as error:
         if error.sqlstate == UNDEFINED_OBJECT:
             return facts, [slot_older_than_publication(spec)]
-        reason = _NOT_LOOKED_AT.get(error.sqlstate or "")
-        if reason is None:
-            raise
-        message = f"events from before the slot were not checked: {reason}."
-        remedy = "`cdc-outbox deploy-connector` checks again."
-        return facts, [note("DB602", spec.database.slot, message, remedy)]
-    return replace(facts, written=replace(facts.written, rows_outside_slot=outside)), []
+        return facts, [] if has_offset else [_not_looked_at(spec, error)]
+    return (facts if has_offset else replace(facts, written=replace(facts.written, rows_outside_slot=outside))), []
+
+
+def _not_looked_at(spec: Spec, error: DatabaseError) -> Finding:
+    """Return the note about a slot that cannot be read now; raise any other error."""
+    reason = _NOT_LOOKED_AT.get(error.sqlstate or "")
+    if reason is None:
+        raise error
+    message = f"events from before the slot were not checked: {reason}."
+    return note("DB602", spec.database.slot, message, "`cdc-outbox deploy-connector` checks again.")
 
 
 def _check_hole(

@@ -106,6 +106,8 @@ _RULES = {
     # The hole names the lost slot and its lost events.
     "DB505": (_Rule("DB511", _hole_of_slot), _Rule("DB512", _hole_of_slot)),
     "DB511": (_Rule("OP101", _refutable),),
+    # The connector cannot read the slot.
+    "OP206": (_Rule("DB504", _same_location),),
     # Without a connector there are no offsets; without an answer of Connect they are not known.
     "DB601": (_Rule("OP201"), _Rule("OP101", _of_connect), _Rule("OP102", _of_connect)),
 }

@@ -96,6 +96,35 @@ def test_a_slot_that_is_older_than_its_publication_is_found(postgres_15: Postgre
         connection.execute("select pg_drop_replication_slot('younger_outbox')")
 
 
+def test_a_slot_whose_publication_was_dropped_under_the_connector_is_found(
+    postgres_15: Postgres, outbox_stack: Stack, tmp_path: Path
+) -> None:
+    """Connect calls the connector running, while the server refuses to decode its slot."""
+    spec = write_spec("dropped", postgres_15, tmp_path)
+    pipeline = Pipeline(outbox_stack, parse_spec(spec.read_text()), postgres_15.create_database("dropped"))
+    env = connect_of(outbox_stack) | {"CDC_OUTBOX_DSN": pipeline.dsn}
+    try:
+        with pipeline.connect() as connection:
+            make_connector_role(connection)
+            pipeline.init(connection)
+            pipeline.deploy(stable_seconds=0)
+            pipeline.write(1)
+            eventually(lambda: pipeline.client.find_offsets(pipeline.name), "the first offset")
+            connection.execute("drop publication dropped_outbox")
+        pipeline.write(1)
+        made = run_here("init", spec, env=env)
+        assert "warning: the slot dropped_outbox existed already: " in made.stderr
+
+        def found(command: str) -> list[str]:
+            done = run_here(command, spec, "--output", "json", env=env)
+            return [item["code"] for item in json.loads(done.stdout)["findings"] if item["severity"] == "error"]
+
+        eventually(lambda: found("preflight") == ["DB504"], "the slot that cannot be read")
+        eventually(lambda: found("doctor") == ["DB504"], "the same, once")
+    finally:
+        pipeline.close()
+
+
 def test_a_slot_that_falls_behind_is_told_until_it_is_lost(postgres_15: Postgres, tmp_path: Path) -> None:
     spec, dsn = write_spec("behind", postgres_15, tmp_path), postgres_15.create_database("behind")
     with psycopg.connect(dsn, autocommit=True) as connection:
