@@ -105,7 +105,7 @@ class _OffsetCommand:
 
     @classmethod
     def options(cls, note: str) -> Callable[[FC], FC]:
-        """Return the options of such a command, which receives them as one.
+        """Return a decorator that adds the options; the command takes them as an instance of this class.
 
         Args:
             note: What the help of ``--dsn`` says beside.

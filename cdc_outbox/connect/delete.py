@@ -13,6 +13,7 @@ from cdc_outbox.connect.spec_checks import refuse
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.debezium.preflight.findings import another_database
@@ -86,8 +87,8 @@ def purge(
     found = find_connector(client, name, timings=timings)
     if found is not None:
         _refuse_another_slot(spec, found.config)
-    _refuse_unusable_slot(spec, database)
-    if found is None or not found.may_read(slot):
+    held = _find_usable_slot(spec, database)
+    if found is None or (held is not None and not found.may_read(held)):
         _wait_until_free(spec, database, timings=timings)
     with adding_hint("Nothing was deleted."):
         if found is None:
@@ -115,13 +116,13 @@ def purge(
     return Leftovers(slot=False, offsets=False)
 
 
-def _refuse_unusable_slot(spec: Spec, database: PostgresqlDatabase) -> None:
-    """Refuse a slot that cannot be dropped through this connection, as far as that shows before it is free."""
+def _find_usable_slot(spec: Spec, database: PostgresqlDatabase) -> SlotFacts | None:
+    """Return the slot; refuse one that this connection cannot drop, as far as that shows before it is free."""
     slots = database.read_slots()
     refuse(spec, tuple(another_database(slots.database, spec.database.name)), "the DSN leads to another database")
     slot = slots.find(spec.database.slot)
     if slot is None:
-        return
+        return None
     if slot.database != slots.database:
         raise ConfigError(
             f"the slot {slot.name} belongs to the database {slot.database!r}, and the DSN leads to {slots.database!r}",
@@ -129,6 +130,7 @@ def _refuse_unusable_slot(spec: Spec, database: PostgresqlDatabase) -> None:
             hint="Correct the DSN, or database.slot in the spec.",
         )
     database.check_may_read_slot()
+    return slot
 
 
 def _agree(

@@ -11,7 +11,6 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until, wait_until_known, wait_until_up
 from cdc_outbox.debezium.preflight import slot_in_use
 from cdc_outbox.debezium.render import owes_rows
-from cdc_outbox.debezium.slot_plan import Hole
 from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, UnpublishedEventsError
 
 OWED = "publishing the rows of its table again was interrupted"
