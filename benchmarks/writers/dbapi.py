@@ -1,6 +1,6 @@
 """What every driver with cursors and ``%s`` does alike."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from benchmarks.writers.work import BY_HAND, ORDER, event, row
 from cdc_outbox import AsyncOutbox, Outbox
@@ -9,6 +9,7 @@ from cdc_outbox import AsyncOutbox, Outbox
 class CursorWriter:
     """A connection that is in a transaction by itself, as PEP 249 has it."""
 
+    bounds: ClassVar = (1.1, 1.25)
     connection: Any
 
     def by_hand(self, numbers: range) -> None:

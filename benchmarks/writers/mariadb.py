@@ -14,6 +14,7 @@ class PyMySqlWriter(CursorWriter):
     """PyMySQL."""
 
     dialect: ClassVar = Dialect.MYSQL
+    bounds: ClassVar = (1.15, 1.4)
 
     def __init__(self, database: WriterDatabase) -> None:
         self.connection = pymysql.connect(**database.server.parameters())
@@ -23,6 +24,7 @@ class MysqlClientWriter(CursorWriter):
     """mysqlclient."""
 
     dialect: ClassVar = Dialect.MYSQL
+    bounds: ClassVar = (1.15, 1.4)
 
     def __init__(self, database: WriterDatabase) -> None:
         self.connection = MySQLdb.connect(**database.server.parameters())

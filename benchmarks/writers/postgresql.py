@@ -77,6 +77,7 @@ class AsyncpgWriter:
     """asyncpg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    bounds: ClassVar = (1.1, 1.25)
 
     def __init__(self, database: WriterDatabase) -> None:
         self._runner = asyncio.Runner()
@@ -130,6 +131,7 @@ class SqlAlchemyWriter:
     """SQLAlchemy's Session on psycopg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    bounds: ClassVar = (1.1, 1.25)
 
     def __init__(self, database: WriterDatabase) -> None:
         self._engine = create_engine(_url("postgresql+psycopg", database))
@@ -159,6 +161,7 @@ class AsyncSqlAlchemyWriter:
     """SQLAlchemy's AsyncSession on asyncpg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    bounds: ClassVar = (1.1, 1.25)
 
     def __init__(self, database: WriterDatabase) -> None:
         self._runner = asyncio.Runner()
@@ -205,6 +208,7 @@ class DjangoWriter:
     """Django on psycopg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    bounds: ClassVar = (1.15, 1.3)
 
     def __init__(self, database: WriterDatabase) -> None:
         known = _known(database)

@@ -15,6 +15,7 @@ class Sqlite3Writer:
     """sqlite3."""
 
     dialect: ClassVar = Dialect.SQLITE
+    bounds: ClassVar = (1.3, 1.45)
 
     def __init__(self, database: WriterDatabase) -> None:
         self.connection = sqlite3.connect(database.dsn)

@@ -30,9 +30,14 @@ def row(number: int) -> tuple[str, str, str, str, str]:
 
 
 class Writer(Protocol):
-    """One driver's connection. Each number is one whole transaction."""
+    """One driver's connection. Each number is one whole transaction.
+
+    Attributes:
+        bounds: How many times as long as the hand-written side an unsequenced and a sequenced event may take.
+    """
 
     dialect: ClassVar[Dialect]
+    bounds: ClassVar[tuple[float, float]]
 
     def __init__(self, database: WriterDatabase) -> None: ...
 

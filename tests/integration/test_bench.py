@@ -1,8 +1,10 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
+from unittest.mock import Mock
+
 import pytest
 
-from benchmarks import cli, consumer, parked, writer
+from benchmarks import cli, consumer, machine, parked, writer
 from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
@@ -47,11 +49,24 @@ def test_the_side_of_the_defaults_has_nothing_of_a_profile() -> None:
 @pytest.mark.usefixtures("mariadb")
 @pytest.mark.parametrize("driver", WRITERS)
 def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack, driver: str) -> None:
-    for title, sides in writer.measure(outbox_stack, driver, 2, 2):
+    idle = machine.IdleTime()
+    for title, sides in writer.measure(outbox_stack, driver, 2, 2, idle):
         assert all(len(side.seconds) == 2 and min(side.seconds) > 0 for side in sides)
         assert sides[0].ratio(sides[0]) == 1
         table = writer.report(title, sides)
         assert all(side.name in table for side in sides)
+    assert idle.share is None or 0 <= idle.share <= 1
+
+
+def test_a_busy_machine_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    # user, nice, system, idle, waiting for a disk, interrupts, stolen
+    monkeypatch.setattr(machine, "_read", Mock(side_effect=[[0] * 8, [80, 0, 0, 15, 5, 0, 0, 0]]))
+    idle = machine.IdleTime()
+    assert (idle.exit_code(met=True), idle.exit_code(met=False)) == (0, 1)
+    idle.pause()
+    assert idle.share == 0.2
+    assert {idle.exit_code(met=True), idle.exit_code(met=False)} == {75}
+    assert "20%" in str(idle)
 
 
 def test_the_commands_benchmark_reports_every_side() -> None:
