@@ -19,6 +19,7 @@ import dataclasses
 import json
 import re
 import sys
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -78,7 +79,8 @@ def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa
     is_text = isinstance(payload, str) and not isinstance(payload, Enum)
     try:
         text: str = payload if is_text else _ENCODER.encode(payload)
-        _check_characters(text)
+        if "\\u" in text or not text.isascii():
+            _check_characters(text)
         _check_structure(_parsed(text) if is_text else payload, max_depth)
     except EventError:
         raise
@@ -175,16 +177,16 @@ def _check_structure(payload: object, max_depth: int) -> None:
             while not isinstance(value, _JSON):
                 value = _plain(value)  # noqa: PLW2901 - the same value, nearer to JSON
             if isinstance(value, dict):
-                for key in value:
-                    if not isinstance(key, str):
-                        raise EventError(_NO_STRING_KEY)
-                deeper += [inner for inner in value.values() if type(inner) not in _FLAT]
+                "".join(value)  # a TypeError for a key that is no string, without a loop
+                held: Iterable[object] = value.values()
             elif isinstance(value, (list, tuple)):
-                deeper += [inner for inner in value if type(inner) not in _FLAT]
+                held = value
             else:
                 continue
             if depth == max_depth:
                 raise EventError(f"the payload is nested too deeply, the limit is {max_depth}", hint=_MAX_DEPTH_HINT)
+            if not _FLAT.issuperset(map(type, held)):
+                deeper += [inner for inner in held if type(inner) not in _FLAT]
         if not deeper:
             return
         level = deeper
