@@ -1,6 +1,6 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from functools import cache
@@ -234,30 +234,41 @@ def database_error(error: BaseException) -> DatabaseError | None:
     return translate(error) or sqlstate.describe(sqlstate_of(error), type(error).__name__)
 
 
-@contextmanager
-def _raising(ours_of: Callable[[BaseException], DatabaseError | None]) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        ours = ours_of(error)
-        if ours is None:
-            raise
-        raise ours from error
+class Translation(AbstractContextManager[None]):
+    """A block that raises our errors for others. It has no state, so that each statement enters the same object.
+
+    Args:
+        ours_of: Returns our error for another; ``None`` lets it pass.
+    """
+
+    def __init__(self, ours_of: Callable[[BaseException], DatabaseError | None]) -> None:
+        self._ours_of = ours_of
+
+    def __enter__(self) -> None:
+        """Enter the block."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Raise our error from the other one."""
+        if isinstance(error, Exception) and (ours := self._ours_of(error)) is not None:
+            raise ours from error
 
 
 def translated_for_caller() -> AbstractContextManager[None]:
     """Translate every error of a driver, where our statements run in a transaction of the caller's."""
-    return _raising(database_error)
+    return _FOR_CALLER
 
 
 def translated() -> AbstractContextManager[None]:
     """Translate errors that an operator can resolve; :func:`translated_for_caller` translates the rest."""
-    return _raising(_for_an_operator)
+    return _FOR_OPERATOR
 
 
 def _for_an_operator(error: BaseException) -> DatabaseError | None:
     ours = translate(error)
     return None if isinstance(ours, TransactionConflictError) else ours
+
+
+_FOR_CALLER, _FOR_OPERATOR = Translation(database_error), Translation(_for_an_operator)
 
 
 @contextmanager
@@ -279,15 +290,17 @@ def translated_for_operator(hints: Mapping[str, str] | None = None) -> Iterator[
         raise translate(error) or DatabaseError(message, sqlstate=code, hint=hint) from error
 
 
-def without_bytes(value: object) -> Any:  # noqa: ANN401 - any column's
-    """Return what a driver returns as bytes as the text that they are, where users can have texts returned so.
+def as_texts(rows: Iterable[Row]) -> list[Row]:
+    """Return rows with text instead of bytes, which a connection may be set to return.
 
-    A parked message, or an adopted table's id, may be bytes that are no text.
+    A parked message, or an adopted table's id, may be bytes that are no text; they stay.
     """
-    if not isinstance(value, bytes):
-        return value
+    return [tuple(map(_text, row)) if bytes in map(type, row) else row for row in rows]
+
+
+def _text(value: object) -> Any:  # noqa: ANN401 - any column's
     try:
-        return value.decode()
+        return value.decode() if isinstance(value, bytes) else value
     except UnicodeDecodeError:
         return value
 

@@ -6,6 +6,7 @@ a database router is not asked.
 
 import logging
 from contextlib import suppress
+from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import Atomic, TransactionManagementError
@@ -89,7 +90,7 @@ class Django(SendsAtOnce):
         """Execute and fetch on a cursor of Django's, which takes one style of parameters everywhere."""
         with translated(), connection.cursor() as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
-            return list(map(tuple, cursor.fetchall())) if cursor.description else []
+            return list(map(tuple, cursor.fetchall())) if _returns_rows(cursor) else []
 
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and remember what to set when Django reconnects."""
@@ -209,6 +210,12 @@ def find(connectable: object) -> Driver:
 def find_async(connectable: object) -> AsyncDriver:
     """Refuse: Django's connections are synchronous, also under its asynchronous views."""
     raise wrong_kind(connectable, asynchronous=True)
+
+
+def _returns_rows(cursor: Any) -> bool:  # noqa: ANN401 - Django's wrapper of any database's cursor
+    # psycopg makes an object of each column for `description`, which costs as much as an event's checks.
+    result = getattr(cursor.cursor, "pgresult", None)
+    return result.nfields > 0 if result is not None else bool(cursor.description)
 
 
 def _refuse_open(connection: AnyConnection) -> None:

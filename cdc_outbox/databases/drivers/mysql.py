@@ -22,8 +22,8 @@ from cdc_outbox.databases.drivers import (
     Parameters,
     Row,
     TransactionState,
+    as_texts,
     translated,
-    without_bytes,
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.mysql_dsn import options_of
@@ -136,7 +136,7 @@ class _MySql:
         """Execute and fetch on a cursor of our own; undo ``use_unicode=False``."""
         with translated(), closing(_connection(connectable).cursor(self._cursor_class)) as cursor:
             cursor.execute(sql, None if parameters is None else dict(parameters))
-            return [tuple(map(without_bytes, row)) for row in cursor.fetchall()] if cursor.description else []
+            return as_texts(cursor.fetchall()) if cursor.description else []
 
 
 class PyMySql(_MySql, SendsAtOnce):

@@ -162,14 +162,14 @@ class Psycopg(_Psycopg, SendsAtOnce):
 
     def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
-        connection = _connection(connectable)
-        _refuse_pipeline(connection)
-        return _joins(connection)
+        return _joins(connectable)
 
     def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
         cursor = psycopg.Cursor(_connection(connectable), row_factory=tuple_row)
-        cursor.adapters.register_dumper(list, _ListDumper)
+        # The dumpers of a cursor of its own are a copy of the connection's, which costs as much as an event's checks.
+        if parameters and list in map(type, parameters.values()):
+            cursor.adapters.register_dumper(list, _ListDumper)
         with translated():
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
@@ -234,15 +234,14 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
 
     async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.AsyncDriver`."""
-        connection = _connection(connectable)
-        _refuse_pipeline(connection)
-        return _joins(connection)
+        return _joins(connectable)
 
     async def fetch(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
             cursor = psycopg.AsyncCursor(_connection(connectable), row_factory=tuple_row)
-            cursor.adapters.register_dumper(list, _ListDumper)
+            if parameters and list in map(type, parameters.values()):
+                cursor.adapters.register_dumper(list, _ListDumper)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
 
@@ -365,10 +364,18 @@ def _connection(connectable: Connectable | AsyncConnectable) -> AnyConnection:
     return connectable.connection if isinstance(connectable, psycopg.Cursor | psycopg.AsyncCursor) else connectable
 
 
-def _joins(connection: AnyConnection) -> bool:
+def _joins(connectable: Connectable | AsyncConnectable) -> bool:
+    connection = _connection(connectable)
+    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
+        # In a pipeline, whether a transaction is open is unknown until the server has answered.
+        raise OutboxError(
+            "the connection is in pipeline mode, in which a write cannot be refused",
+            hint="Add events before the pipeline begins or after it has ended.",
+        )
     # Outside autocommit psycopg opens a transaction before the first statement, and the caller ends it.
-    status = connection.info.transaction_status
-    return not connection.autocommit or status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
+    if not connection.autocommit:
+        return True
+    return connection.pgconn.transaction_status in {TransactionStatus.INTRANS, TransactionStatus.INERROR}
 
 
 def _refuse_open(connection: AnyConnection) -> None:
@@ -389,12 +396,3 @@ def _settings(connection: AnyConnection, idle_seconds: float) -> tuple[str, ...]
     if level not in {None, psycopg.IsolationLevel.READ_COMMITTED}:
         raise other_isolation(psycopg.IsolationLevel(level).name.replace("_", " "))
     return session_settings(Dialect.POSTGRESQL, idle_seconds=idle_seconds)
-
-
-def _refuse_pipeline(connection: AnyConnection) -> None:
-    if connection.pgconn.pipeline_status != PipelineStatus.OFF:
-        # In a pipeline, whether a transaction is open is unknown until the server has answered.
-        raise OutboxError(
-            "the connection is in pipeline mode, in which a write cannot be refused",
-            hint="Add events before the pipeline begins or after it has ended.",
-        )

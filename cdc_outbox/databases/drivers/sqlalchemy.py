@@ -5,8 +5,8 @@ objects are detached, nothing of one event is seen by the next, and its connecti
 """
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar, cast
@@ -104,7 +104,7 @@ class SqlAlchemy(_SqlAlchemy):
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return False
         with translated():
-            with _reaching():
+            with _REACHING:
                 connection = _connection(connectable)  # a session may open it only now
             raw: Any = connection.connection.dbapi_connection
             return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
@@ -136,7 +136,7 @@ class SqlAlchemy(_SqlAlchemy):
         """Open the transaction of the session and, at once, that of the database."""
         session = _called(connectable)
         _refuse_open(session)
-        with translated(), _reaching():
+        with translated(), _REACHING:
             try:
                 session.begin()
                 self._aborted = False
@@ -325,14 +325,12 @@ def sqlstate_of(error: BaseException) -> str:
     return ""
 
 
-@contextmanager
-def _reaching() -> Iterator[None]:
-    """Translate the operating system's errors about a connection: asyncpg and SQLAlchemy let them pass."""
-    try:
-        yield
-    except OSError as error:
-        raise DatabaseUnavailableError(f"the database cannot be reached: {error}") from error
+def _unreachable(error: BaseException) -> DatabaseUnavailableError | None:
+    """Return our error for the operating system's about a connection: asyncpg and SQLAlchemy let them pass."""
+    return DatabaseUnavailableError(f"the database cannot be reached: {error}") if isinstance(error, OSError) else None
 
+
+_REACHING = drivers.Translation(_unreachable)
 
 _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""

@@ -17,8 +17,8 @@ from cdc_outbox.databases.drivers import (
     Parameters,
     Row,
     TransactionState,
+    as_texts,
     translated,
-    without_bytes,
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.sqlstate import CANCELED, CLOSED, UNIQUE_VIOLATION
@@ -129,7 +129,7 @@ class Sqlite3(SendsAtOnce):
             cursor = sqlite3.Cursor(_connection(connectable))
             cursor.row_factory = None
             try:
-                return [tuple(map(without_bytes, row)) for row in cursor.execute(sql, parameters or {})]
+                return as_texts(cursor.execute(sql, parameters or {}))
             finally:
                 cursor.close()
 
