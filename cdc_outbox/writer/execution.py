@@ -2,29 +2,34 @@
 
 from contextlib import suppress
 
-from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row, database_error
+from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row, database_error, runs_blocks
 from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION
 from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, NotInTransactionError
 from cdc_outbox.writer.outbox_statements import Insertion
 
 
 async def execute(driver: AsyncDriver, connection: AnyConnection, insertion: Insertion) -> list[Row]:
-    """Execute the steps and return the last rows that came back; if one fails or is interrupted, none of them was.
+    """Execute the steps and return the last rows that came back; if one fails, none of them was executed.
+
+    If a step is interrupted, either none or all of them were.
 
     Raises:
         DuplicateEventError: The outbox holds an event with this id.
         DatabaseError: The database refused, or cannot be reached; the driver's own error is the cause.
     """
     rows: list[Row] = []
-    step = insertion.steps[0]
+    (steps, block, _), parameters, _ = insertion
+    step = steps[0]
     try:
-        for step in insertion.steps:
+        if block is not None and runs_blocks(driver, connection):
+            steps = (block,)
+        for step in steps:
             if not (rows and step.reads_back):
-                rows = await driver.fetch(connection, step.sql, insertion.parameters) or rows
+                rows = await driver.fetch(connection, step.sql, parameters) or rows
     except BaseException as error:  # Ctrl-C, a cancelled task and gevent's timeouts too: a caller may commit after them
-        for undoing in insertion.undo_from(step):
+        for undoing in insertion.undo_from(step, error):
             with suppress(Exception):  # the database has undone all of the transaction
-                await driver.fetch(connection, undoing.sql, insertion.parameters)
+                await driver.fetch(connection, undoing.sql, parameters)
         ours = _error_of(error, insertion)
         if ours is None:
             raise

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contract.wire import WireContract
@@ -31,24 +31,32 @@ class Step:
     reads_back: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Insertion:
-    """What writes some events.
+class StepPlan(NamedTuple):
+    """The statements that write events of one sequence mode.
 
     Args:
         steps: In order, each with all the parameters; the last rows that come back show what was written.
-        drafts: What it writes.
-        undo: What undoes the steps where one after the first fails and the database would keep what came before it.
+        block: The same as one statement, for servers that execute such; ``None`` where there is no need.
+        undo: What undoes the steps where one fails and the database would keep what came before it.
     """
 
     steps: tuple[Step, ...]
-    parameters: Mapping[str, Any]
-    drafts: Sequence[Draft]
+    block: Step | None = None
     undo: tuple[Step, ...] = ()
 
-    def undo_from(self, failed: Step) -> tuple[Step, ...]:
-        """Return what undoes the steps before the one that failed."""
-        return () if failed is self.steps[0] else self.undo
+
+class Insertion(NamedTuple):
+    """What writes some events: a plan and its parameters."""
+
+    plan: StepPlan
+    parameters: Mapping[str, Any]
+    drafts: Sequence[Draft]
+
+    def undo_from(self, failed: Step, error: BaseException) -> tuple[Step, ...]:
+        """Return what undoes a step that failed or was interrupted, and those before it."""
+        # The first statement did nothing where the database refused it, and would do so once more: it may be locked.
+        refused = failed is self.plan.steps[0] and isinstance(error, Exception)
+        return () if refused else self.plan.undo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +76,7 @@ class OutboxStatements:
         if self.emits and not self.dialect.features.has_publications:
             raise ConfigError(f"{self.dialect} has no logical messages", field="OutboxTable.mode")
 
-    @property
+    @cached_property
     def emits(self) -> bool:
         """Whether events are logical messages instead of rows."""
         return self.table.mode is OutboxMode.MESSAGE
@@ -79,11 +87,11 @@ class OutboxStatements:
         Raises:
             EventError: The event cannot be written.
         """
-        mode = self._mode(draft.event)
+        mode = self.mode_of(draft.event)
         if self.emits:
-            return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), [draft])
+            return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), (draft,))
         headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
-        return self._insertion(f"add_{mode.statement_suffix}", draft.parameters() | headers, [draft])
+        return self._insertion(f"add_{mode.statement_suffix}", draft.parameters() | headers, (draft,))
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -94,14 +102,14 @@ class OutboxStatements:
         Raises:
             EventError: One of the events cannot be written.
         """
-        in_order = sorted(drafts, key=lambda draft: (self._mode(draft.event), *_aggregate(draft.event)))
+        in_order = sorted(drafts, key=lambda draft: (self.mode_of(draft.event), *_aggregate(draft.event)))
         self._refuse_descents([draft.event for draft in in_order])
         # A list says itself that ids are text; a parameter becomes what the column is: in others' tables a uuid, say.
         if self.emits or not self.table.is_numbered or "add_all_unsequenced" not in self._statements:
             return [self.add(draft) for draft in in_order]
         return [
             self._insertion(f"add_all_{mode.statement_suffix}", _listed(group := list(drafts_of_mode)), group)
-            for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self._mode(draft.event))
+            for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self.mode_of(draft.event))
         ]
 
     def written(self, insertion: Insertion, rows: Iterable[Row]) -> list[RecordedEvent]:
@@ -110,13 +118,17 @@ class OutboxStatements:
         Raises:
             StaleSequenceError: The aggregate's last sequence is not below that of the event, which was not written.
         """
-        by_id = {row[0]: row for row in rows}
+        by_id, events = dict[Any, Row](), list[RecordedEvent]()
+        for row in rows:
+            by_id[row[0]] = row
         for draft in insertion.drafts:
             if draft.id not in by_id:
                 raise StaleSequenceError(
                     f"{draft.event} was not written: its aggregate is already at this sequence or above"
                 )
-        return [_completed(draft, *by_id[draft.id]) for draft in insertion.drafts]
+            event_id, sequence, source, created_at = by_id[draft.id]
+            events.append(draft.event.recorded(event_id, _moment(created_at), sequence=sequence, source=source))
+        return events
 
     @cached_property
     def _header_parameters(self) -> Mapping[str, str]:
@@ -135,15 +147,29 @@ class OutboxStatements:
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
 
-    def _insertion(self, name: str, parameters: Mapping[str, Any], drafts: Sequence[Draft]) -> Insertion:
-        steps, undo = self._statements[name], self._statements.get(name.replace("add_", "undo_"), ())
+    @cached_property
+    def _plans(self) -> Mapping[str, StepPlan]:
+        return {name: self._plan(name, steps) for name, steps in self._statements.items()}
+
+    def _plan(self, name: str, steps: tuple[Step, ...]) -> StepPlan:
         if self.table.mode is OutboxMode.DELETE:
             steps = (*steps, *self._statements["forget"])
-            parameters = {**parameters, "ids": [draft.id for draft in drafts]}
-        return Insertion(steps=steps, parameters=parameters, drafts=drafts, undo=undo)
+        undo = self._statements.get(name.replace("add_", "undo_"), ()) if name.startswith("add_") else ()
+        needed, block = [step.sql for step in steps if not step.reads_back], self.dialect.features.block
+        is_one = not block or len(needed) == 1
+        return StepPlan(steps, None if is_one else Step(block.format(";\n".join(needed)), reads_back=False), undo)
 
-    def _mode(self, event: Event) -> SequenceMode:
-        """Return how the event is numbered, and refuse one that is numbered otherwise."""
+    def _insertion(self, name: str, parameters: Mapping[str, Any], drafts: Sequence[Draft]) -> Insertion:
+        if self.table.mode is OutboxMode.DELETE:
+            parameters = {**parameters, "ids": [draft.id for draft in drafts]}
+        return Insertion(self._plans[name], parameters, drafts)
+
+    def mode_of(self, event: Event) -> SequenceMode:
+        """Return how the event is numbered, and refuse one that is numbered otherwise.
+
+        Raises:
+            EventError: Its aggregate type is not in the contract, or its number or its id is not the caller's to give.
+        """
         try:
             if self.contract is not None:
                 mode = self.contract.mode_of(event.aggregate_type)
@@ -190,13 +216,10 @@ def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
     return {"events": json.dumps(listed, ensure_ascii=False, default=bytes.hex)}
 
 
-def _completed(
-    draft: Draft, event_id: str, sequence: int | None, source: str | None, created_at: datetime | str | None
-) -> RecordedEvent:
+def _moment(created_at: datetime | str | None) -> datetime:
     # Times come as text where the database has no type for them, and where the user could choose what they come as.
     # They are UTC, mostly without saying so.
     moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
     if moment is None:  # an adopted table may have no column for it
-        moment = datetime.now(UTC)
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-    return draft.event.recorded(event_id, moment, sequence=sequence, source=source)
+        return datetime.now(UTC)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

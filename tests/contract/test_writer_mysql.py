@@ -19,7 +19,13 @@ from pymysql.constants import CLIENT
 from cdc_outbox import NotInTransactionError, Outbox, OutboxTable
 from cdc_outbox.databases.drivers import Parameters, Row, find_async_driver, find_driver, translate
 from cdc_outbox.databases.drivers.mysql import PyMySql
-from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, OutboxError, TransactionConflictError
+from cdc_outbox.errors import (
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TransactionConflictError,
+)
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
@@ -189,7 +195,9 @@ class Timeout(BaseException):
 def test_an_event_that_is_interrupted_behind_its_number_leaves_no_gap(
     store: MariaDbStore, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
+    """Step by step, as MySQL would execute it."""
     store.reset()
+    monkeypatch.setattr(PyMySql, "runs_blocks", lambda *_: False)
     fetch, numbered = PyMySql.fetch, list[str]()
 
     def interrupted(driver: PyMySql, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:
@@ -209,6 +217,50 @@ def test_an_event_that_is_interrupted_behind_its_number_leaves_no_gap(
         assert Outbox().add(connection, ORDER).sequence == 2
         connection.commit()
     assert store.numbers() == [("42", 1), ("42", 2)]
+
+
+def test_an_event_that_is_interrupted_behind_its_block_is_there_with_its_number(
+    store: MariaDbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.reset()
+    fetch = PyMySql.fetch
+
+    def interrupted(driver: PyMySql, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:
+        rows = fetch(driver, place, sql, parameters)
+        if "returning" in sql:
+            raise KeyboardInterrupt
+        return rows
+
+    with closing(connect_pymysql(store.dsn)) as connection:
+        with monkeypatch.context() as patch:
+            patch.setattr(PyMySql, "fetch", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                Outbox().add(connection, ORDER)
+        assert Outbox().add(connection, ORDER).sequence == 2
+        connection.commit()
+    assert store.numbers() == [("42", 1), ("42", 2)]
+
+
+def test_a_block_that_never_began_undoes_nothing_of_the_event_before(
+    store: MariaDbStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `kill query`: the savepoint of the event before must not be there any more."""
+    store.reset()
+    fetch = PyMySql.fetch
+
+    def killed(driver: PyMySql, place: Any, sql: str, parameters: Parameters = None) -> list[Row]:
+        if "returning" in sql:
+            raise pymysql.err.OperationalError(1317, "Query execution was interrupted")
+        return fetch(driver, place, sql, parameters)
+
+    with closing(connect_pymysql(store.dsn)) as connection:
+        Outbox().add(connection, ORDER)
+        with monkeypatch.context() as patch:
+            patch.setattr(PyMySql, "fetch", killed)
+            with pytest.raises(DatabaseError):
+                Outbox().add(connection, ORDER)
+        connection.commit()
+    assert store.numbers() == [("42", 1)]
 
 
 def test_only_connections_and_cursors_are_known(store: MariaDbStore) -> None:

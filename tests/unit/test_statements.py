@@ -61,7 +61,7 @@ def test_a_payload_is_held_to_the_schema_of_its_type() -> None:
 
 @pytest.mark.parametrize(
     ("dialect", "counts", "reads"),
-    [(Dialect.POSTGRESQL, [1, 1, 1], 0), (Dialect.MYSQL, [3, 3, 1], 1), (Dialect.SQLITE, [5, 5, 1], 0)],
+    [(Dialect.POSTGRESQL, [1, 1, 1], 0), (Dialect.MYSQL, [4, 3, 1], 1), (Dialect.SQLITE, [5, 5, 1], 0)],
 )
 def test_an_event_costs_as_many_statements_as_the_docs_say(dialect: Dialect, counts: list[int], reads: int) -> None:
     for forgotten, outbox_mode in enumerate((OutboxMode.KEEP, OutboxMode.DELETE)):
@@ -73,7 +73,9 @@ def test_an_event_costs_as_many_statements_as_the_docs_say(dialect: Dialect, cou
             )
             sequence = 1 if mode is SequenceMode.INCREASING else None
             event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={}, sequence=sequence)
-            steps = statements.add(draft(event, table, dialect)).steps
+            (steps, block, _), *_ = statements.add(draft(event, table, dialect))
+            several = dialect is Dialect.MYSQL and (forgotten or mode.is_numbered)
+            assert (block is not None) == several  # and it is one statement
             assert sum(step.reads_back for step in steps) == reads  # MySQL alone runs these
             found.append(len(steps) - reads)
         assert found == [count + forgotten for count in counts]

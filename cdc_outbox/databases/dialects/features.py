@@ -61,6 +61,7 @@ class DialectFeatures:
         upserted: Columns of the head table that an upsert must be allowed to update beside the number.
         text_change: How a column is made a text, with ``{table}`` and ``{column}``.
         undoes_ddl: Whether a rollback undoes changes of tables.
+        block: What several statements are put into where a driver's server executes them as one; empty where none does.
         has_arrays: Whether a parameter may be a list.
         max_payload_depth: How many levels deep a payload may be nested.
         payload_types: What a payload column is declared as.
@@ -92,6 +93,7 @@ class DialectFeatures:
     upserted: tuple[str, ...] = ()
     text_change: str = "Make it a text"
     undoes_ddl: bool = True
+    block: str = ""
     has_arrays: bool = False
     max_payload_depth: int = 100
     payload_types: Mapping[PayloadType, str]

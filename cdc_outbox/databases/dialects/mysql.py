@@ -24,6 +24,7 @@ FEATURES = DialectFeatures(
     returns_readable=True,
     upserted=("aggregatetype", "aggregateid"),  # MariaDB asks for what `on duplicate key update` may insert
     undoes_ddl=False,  # each change of a table commits before and after itself
+    block="begin not atomic\n{};\nend",  # MariaDB's
     max_payload_depth=31,  # MariaDB's json_valid refuses 32 levels
     payload_types={PayloadType.JSON: "json", PayloadType.BYTES: "longblob"},
     header_type="longtext",  # text ends at 65,535 bytes, and outside strict mode it is cut there without an error

@@ -92,6 +92,10 @@ class Django(SendsAtOnce):
             cursor.execute(sql, None if parameters is None else dict(parameters))
             return list(map(tuple, cursor.fetchall())) if _returns_rows(cursor) else []
 
+    def runs_blocks(self, connection: AnyConnection) -> bool:
+        """Ask Django, which knows MariaDB from MySQL."""
+        return bool(connection.mysql_is_mariadb)
+
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and remember what to set when Django reconnects."""
         _refuse_open(connection)

@@ -7,7 +7,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
-from cdc_outbox.databases.drivers import AnyConnection, Driver, Parameters, Row, TransactionDriver, TransactionState
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    Driver,
+    Parameters,
+    Row,
+    TransactionDriver,
+    TransactionState,
+    runs_blocks,
+)
 
 Meanwhile = Callable[[], bool]
 """Do a little of what comes next, and return whether there is more to do; it touches no connection."""
@@ -54,6 +62,10 @@ class Immediate(Generic[DriverT]):
         self.dialect = driver.dialect
         self.style = driver.style
         self.transaction_hint = driver.transaction_hint
+
+    def runs_blocks(self, connection: AnyConnection) -> bool:
+        """Return whether the server executes several statements that are sent as one."""
+        return runs_blocks(self._driver, connection)
 
     async def joins_transaction(self, connection: AnyConnection) -> bool:
         """Return whether what is executed next is ended by the caller's commit or rollback, and not at once."""

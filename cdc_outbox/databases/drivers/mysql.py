@@ -138,6 +138,10 @@ class _MySql:
             cursor.execute(sql, None if parameters is None else dict(parameters))
             return as_texts(cursor.fetchall()) if cursor.description else []
 
+    def runs_blocks(self, connectable: object) -> bool:
+        """Look at the server's name: MariaDB executes blocks, MySQL has them in stored procedures only."""
+        return _is_mariadb(_connection(connectable))
+
 
 class PyMySql(_MySql, SendsAtOnce):
     """The driver for PyMySQL's connections and cursors."""

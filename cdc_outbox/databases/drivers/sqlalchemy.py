@@ -81,16 +81,21 @@ class _SqlAlchemy:
         "with SQLAlchemy `with session.begin():`."
     )
 
-    def __init__(self, dialect: Dialect) -> None:
-        self.dialect = dialect
+    def __init__(self, engine: EngineDialect) -> None:
+        self.dialect = known_dialect(engine)
+        self._engine = engine
+
+    def runs_blocks(self, connectable: object) -> bool:  # noqa: ARG002 - the driver was found by it
+        """Ask SQLAlchemy, which knows MariaDB from MySQL."""
+        return bool(getattr(self._engine, "is_mariadb", False))
 
 
 class SqlAlchemy(_SqlAlchemy):
     """The synchronous driver. It works on the session's connection and sees no mapped object before it is to commit."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect)
-        self._statements = load(dialect, "session")
+    def __init__(self, engine: EngineDialect) -> None:
+        super().__init__(engine)
+        self._statements = load(self.dialect, "session")
         self._idle_seconds: float | None = None
         self._begun: _Begun | None = None
         self._aborted = False
@@ -237,9 +242,9 @@ class SqlAlchemy(_SqlAlchemy):
 class AsyncSqlAlchemy(_SqlAlchemy):
     """The asynchronous driver: the synchronous one, run where SQLAlchemy runs its own."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        super().__init__(dialect)
-        self._driver = SqlAlchemy(dialect)
+    def __init__(self, engine: EngineDialect) -> None:
+        super().__init__(engine)
+        self._driver = SqlAlchemy(engine)
 
     async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
         """Ask as the twin does."""
@@ -278,15 +283,15 @@ def find(connectable: object) -> Driver:
     """Return the driver for a session or connection."""
     if not isinstance(connectable, Connection | Session | scoped_session):
         raise wrong_kind(connectable, asynchronous=False)
-    return SqlAlchemy(_dialect(connectable))
+    return SqlAlchemy(_engine_dialect(connectable))
 
 
 def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for an asynchronous session or connection."""
     if isinstance(connectable, AsyncConnection):
-        return AsyncSqlAlchemy(known_dialect(connectable.engine.dialect))
+        return AsyncSqlAlchemy(connectable.engine.dialect)
     if isinstance(connectable, AsyncSession | async_scoped_session):
-        return AsyncSqlAlchemy(_dialect(_called(connectable).sync_session))
+        return AsyncSqlAlchemy(_engine_dialect(_called(connectable).sync_session))
     raise wrong_kind(connectable, asynchronous=True)
 
 
@@ -357,11 +362,9 @@ def _connection(connectable: Connectable) -> Connection:
     return connectable if isinstance(connectable, Connection) else connectable.connection()
 
 
-def _dialect(connectable: Connectable) -> Dialect:
+def _engine_dialect(connectable: Connectable) -> EngineDialect:
     try:
-        return known_dialect(
-            connectable.dialect if isinstance(connectable, Connection) else connectable.get_bind().dialect
-        )
+        return connectable.dialect if isinstance(connectable, Connection) else connectable.get_bind().dialect
     except UnboundExecutionError as error:
         raise OutboxError(
             "the session has no engine or several, so the one with the outbox is unknown",

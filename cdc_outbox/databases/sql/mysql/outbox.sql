@@ -1,5 +1,6 @@
--- For MariaDB from 10.6 and MySQL from 8.0.21. MariaDB returns what it inserted; to MySQL the words for it are a comment,
--- and it is asked in a step of its own, which is left out once rows have come back. The key of a head is bytes,
+-- For MariaDB from 10.6 and MySQL from 8.0.21. MariaDB executes the steps of an event as one statement, and returns what it
+-- inserted; to MySQL the words for it are a comment, and it is asked in a step of its own, which is left out once rows
+-- have come back. The key of a head is bytes,
 -- and a text becomes the same bytes whatever character set the connection has. `default(source)` is a constant to both,
 -- so that the whole primary key is given and a head's row alone is locked, not the gaps beside it.
 
@@ -25,6 +26,8 @@ where head.source = default(head.source)
 -- then
 -- unless returned
 select `{id}`, `{returned}` from `{outbox}` where `{id}` = :id;
+-- then
+release savepoint cdc_outbox_add;
 
 -- name: undo_gapless
 rollback to savepoint cdc_outbox_add;
