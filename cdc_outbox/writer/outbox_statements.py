@@ -15,7 +15,7 @@ from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
-from cdc_outbox.event import Event, RecordedEvent, SequenceMode
+from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
 from cdc_outbox.writer.draft import Draft, emission
 
 
@@ -91,7 +91,7 @@ class OutboxStatements:
         if self.emits:
             return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), (draft,))
         headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
-        return self._insertion(f"add_{mode.statement_suffix}", draft.parameters() | headers, (draft,))
+        return self._insertion(f"add_{mode.statement_suffix}", self.parameters_of(draft) | headers, (draft,))
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -146,6 +146,17 @@ class OutboxStatements:
             for name, statement in load(self.dialect, "outbox").items()
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
+
+    def parameters_of(self, draft: Draft) -> dict[str, Any]:
+        """Return the parameters of one event, without those of its headers."""
+        parameters = draft.parameters()
+        if self.dialect.features.marks_heads:  # by an id of its own: a caller's may have been there before
+            parameters["mark"] = draft.id if draft.event.id is None else new_event_id()
+        return parameters
+
+    def plan_of(self, mode: SequenceMode) -> StepPlan:
+        """Return what writes one event's row."""
+        return self._plans[f"add_{mode.statement_suffix}"]
 
     @cached_property
     def _plans(self) -> Mapping[str, StepPlan]:

@@ -63,6 +63,7 @@ class DialectFeatures:
         undoes_ddl: Whether a rollback undoes changes of tables.
         block: What several statements are put into where a driver's server executes them as one; empty where none does.
         has_arrays: Whether a parameter may be a list.
+        marks_heads: Whether a head holds a mark of the insertion that moved it last.
         max_payload_depth: How many levels deep a payload may be nested.
         payload_types: What a payload column is declared as.
         header_type: What a header column is declared as; it holds a text of any length.
@@ -95,6 +96,7 @@ class DialectFeatures:
     undoes_ddl: bool = True
     block: str = ""
     has_arrays: bool = False
+    marks_heads: bool = False
     max_payload_depth: int = 100
     payload_types: Mapping[PayloadType, str]
     header_type: str

@@ -12,6 +12,7 @@ FEATURES = DialectFeatures(
     driver="sqlite3",
     default_schema="main",
     has_row_locks=False,
+    marks_heads=True,
     adds_missing_columns=False,
     indexes_have_schemas=True,
     payload_types=_TYPES,

@@ -2,14 +2,8 @@
 -- was moved for: that is how the second statement finds it, whatever source the default is by now.
 
 -- name: add_gapless
--- A caller may catch what the second insert raises, and commit: the number must not be gone then. Before the savepoint
--- comes what writes, because with anything else sqlite3 opens no transaction, and the savepoint would be one.
-update "{heads}" set last = last where false;
--- then
-savepoint cdc_outbox_add;
--- then
 insert into "{heads}" as head (aggregatetype, aggregateid, last, event_id)
-values (:aggregate_type, :aggregate_id, 1, :id)
+values (:aggregate_type, :aggregate_id, 1, :mark)
 on conflict (aggregatetype, aggregateid, source) do update set last = head.last + 1, event_id = excluded.event_id;
 -- then
 insert into "{outbox}" (
@@ -19,17 +13,31 @@ select
     :id, :aggregate_type, :aggregate_id, :type, :payload, head.last, head.source
     , "{header_values}"
 from "{heads}" as head
-where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
+where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :mark
 returning "{id}", "{returned}";
--- then
-release cdc_outbox_add;
 
 -- name: undo_gapless
-rollback to cdc_outbox_add;
+-- A caller may catch what the second insert raises, and commit: the number must not be gone then. No other insertion has
+-- this mark, so a number that was not taken is not given back. An interruption may come after the insert: the event goes
+-- then, but none that was there before under the same id, whose number is lower.
+delete from "{outbox}"
+where "{id}" = :id
+    and ("{sequence}", "{source}") = (
+        select head.last, head.source
+        from "{heads}" as head
+        where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :mark
+    );
 -- then
-release cdc_outbox_add;
+delete from "{heads}"
+where aggregatetype = :aggregate_type and aggregateid = :aggregate_id and event_id = :mark and last = 1;
+-- then
+update "{heads}"
+set last = last - 1
+where aggregatetype = :aggregate_type and aggregateid = :aggregate_id and event_id = :mark;
 
 -- name: add_increasing
+-- As for undo_gapless; the number before is not known here, so there is a savepoint. Before it comes what writes, because
+-- with anything else sqlite3 opens no transaction, and the savepoint would be one.
 update "{heads}" set last = last where false;
 -- then
 savepoint cdc_outbox_add;
