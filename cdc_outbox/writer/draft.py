@@ -3,10 +3,11 @@
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from cdc_outbox.contract.wire import WireContract
@@ -32,8 +33,10 @@ MAX_NAME_BYTES = 249
 """Of an aggregate type, which is a part of the topic's name, and of an event's type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+_given = attrgetter(*GIVEN)
+
+
+class Draft(NamedTuple):
     """An event with its id, its encoded payload and its header columns.
 
     Args:
@@ -47,8 +50,7 @@ class Draft:
 
     def parameters(self) -> dict[str, Any]:
         """Return what every statement that writes takes beside the headers: each attribute that the writer has."""
-        event = self.event
-        given = {name: getattr(event, name) for name in GIVEN}
+        given = dict(zip(GIVEN, _given(self.event), strict=True))
         given["id"], given["payload"] = self.id, self.payload
         return given
 
@@ -66,16 +68,40 @@ def draft(
     Raises:
         EventError: It cannot be written.
     """
+    key_size = check_texts(event)
+    event_id = checked_id(event.id)
+    encoded = _encode(event, table, dialect, schemas)
+    columns = checked_columns(event.headers, table)
+    if table.format is not EventFormat.PLAIN:
+        encoded, columns = _formatted(event, event_id, encoded, table)
+    check_size(size_of(encoded, table) + key_size, columns, max_message_bytes)
+    return Draft(event, event_id, encoded, columns)
+
+
+def check_texts(event: Event) -> int:
+    """Refuse names and aggregate ids that cannot be stored or sent, and return the size of the aggregate id in bytes.
+
+    Raises:
+        EventError: One of them cannot be written.
+    """
     for field in ("aggregate_type", "type"):
         value = getattr(event, field)
         _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
-    _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
-    event_id = _checked_id(event.id)
-    encoded = _encode(event, table, dialect, schemas)
-    columns = _columns(event.headers, table)
-    if table.format is not EventFormat.PLAIN:
-        encoded, columns = _formatted(event, event_id, encoded, table)
-    size = _size(encoded, table) + len(event.aggregate_id.encode()) + (len(_json(columns)) if columns else 0)
+    return _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
+
+
+def check_size(size: int, columns: Mapping[str, str], max_message_bytes: int | None) -> None:
+    """Refuse a message that is too large.
+
+    Args:
+        size: The size of payload and key, in bytes.
+        columns: The header columns, which count too.
+
+    Raises:
+        EventError: It is above the limit.
+    """
+    if columns:
+        size += len(json.dumps(columns, ensure_ascii=False))
     if max_message_bytes is not None and size > max_message_bytes:
         raise EventError(
             f"payload, key and headers have {size:,} bytes; the limit is {max_message_bytes:,}",
@@ -83,7 +109,6 @@ def draft(
             "Outbox(max_message_bytes=…), max.message.bytes of the topic and the connector's "
             "producer.override.max.request.size.",
         )
-    return Draft(event, event_id, encoded, columns)
 
 
 def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSchemas | None) -> str | bytes | None:
@@ -92,6 +117,15 @@ def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSc
     encoded = payload.encode(event.payload, max_depth=dialect.features.max_payload_depth - around)
     if schemas is not None:
         schemas.check(event, encoded)
+    return stored_form(encoded, table)
+
+
+def stored_form(encoded: str | bytes | None, table: OutboxTable) -> str | bytes | None:
+    """Return an encoded payload as the table stores it.
+
+    Raises:
+        EventError: The table cannot store it.
+    """
     match table.payload_type, encoded:
         case PayloadType.JSON, bytes():
             raise EventError(
@@ -112,8 +146,8 @@ def _encode(event: Event, table: OutboxTable, dialect: Dialect, schemas: EventSc
     return encoded
 
 
-def _size(encoded: str | bytes | None, table: OutboxTable) -> int:
-    """Return how many bytes the value will have, without what stands beside the payload."""
+def size_of(encoded: str | bytes | None, table: OutboxTable) -> int:
+    """Return the size of the message's value in bytes, without what stands beside the payload."""
     if isinstance(encoded, str) and (
         table.format is EventFormat.ENVELOPE or table.payload_type is not PayloadType.JSON
     ):
@@ -135,8 +169,12 @@ def _formatted(
     return encoded, header_columns(written.headers, table)
 
 
-def _columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
-    """Return the caller's headers by the columns that hold them, and refuse those that have none."""
+def checked_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
+    """Return the caller's headers by the columns that hold them.
+
+    Raises:
+        EventError: A header has no column, or a value that cannot be stored.
+    """
     if not headers:
         return headers
     known = table.headers.values()
@@ -157,11 +195,12 @@ def header_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[st
     return {column: headers[header] for column, header in table.header_columns.items() if header in headers}
 
 
-def _json(columns: Mapping[str, str]) -> str:
-    return json.dumps(columns, ensure_ascii=False)
+def checked_id(event_id: str | None) -> str:
+    """Return the id as the outbox stores it: a new one if the event has none.
 
-
-def _checked_id(event_id: str | None) -> str:
+    Raises:
+        EventError: It is not the text of a UUID.
+    """
     if event_id is None:
         return new_event_id()
     try:
@@ -176,8 +215,12 @@ def _check_name(field: str, value: str) -> None:
     _check_text(field, value, MAX_NAME_BYTES)
 
 
-def _check_text(field: str, value: object, limit: int | None) -> None:
-    """Refuse what the database would refuse later, or what would make a message that no consumer can read."""
+def _check_text(field: str, value: object, limit: int | None) -> int:
+    """Refuse what the database would refuse later, or what would make a message that no consumer can read.
+
+    Returns:
+        Its size in bytes.
+    """
     if not isinstance(value, str) or not value:
         given = "an empty string" if value == "" else type(value).__name__
         raise EventError(f"{field} must be a non-empty str, not {given}")
@@ -189,6 +232,7 @@ def _check_text(field: str, value: object, limit: int | None) -> None:
         raise EventError(f"{field} contains a lone surrogate") from error
     if limit is not None and size > limit:
         raise EventError(f"{field} has {size:,} bytes; the limit is {limit:,}")
+    return size
 
 
 def emission(draft: Draft, table: OutboxTable, mode: SequenceMode) -> Mapping[str, Any]:
@@ -268,4 +312,4 @@ def _with_headers(draft: Draft, table: OutboxTable, added: dict[str, str]) -> Dr
     headers = kept | {header: value for header, value in added.items() if header in table.headers.values()}
     event: Event = replace(draft.event, headers=headers)
     formatted = {column: value for column, value in draft.columns.items() if column not in table.headers}
-    return replace(draft, event=event, columns={**header_columns(headers, table), **formatted})
+    return draft._replace(event=event, columns={**header_columns(headers, table), **formatted})

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.dialects import Dialect
@@ -12,6 +12,7 @@ from cdc_outbox.databases.drivers import (
     find_async_driver,
     find_driver,
     find_transaction_driver,
+    serves_type,
     translated_for_caller,
 )
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
@@ -20,10 +21,12 @@ from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, OutboxError
 from cdc_outbox.event import Event, RecordedEvent, new_event_id
 from cdc_outbox.formats.schemas import EventSchemas
+from cdc_outbox.telemetry import running_provider
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
 from cdc_outbox.writer.execution import execute, refuse_outside_transaction
-from cdc_outbox.writer.outbox_statements import OutboxStatements
+from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
+from cdc_outbox.writer.plain_insertion import compile_insertion, is_plain
 from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
@@ -46,6 +49,22 @@ def publish_everything(event: Event) -> bool:  # noqa: ARG001 - that is the poli
     return True
 
 
+Plain = Callable[[Event], Insertion]
+"""Makes the insertion of one event."""
+
+
+class _Way(NamedTuple):
+    """How events are written through a driver.
+
+    Args:
+        plain: ``None`` for a table that is not plain, or with schemas.
+    """
+
+    driver: AsyncDriver
+    statements: OutboxStatements
+    plain: Plain | None
+
+
 class _Outbox:
     """What both faces share: all but the waiting, over drivers that may be waited for."""
 
@@ -64,12 +83,21 @@ class _Outbox:
         self.max_message_bytes = max_message_bytes
         self.schemas = schemas
         self.policy = policy
-        self._statements: dict[tuple[Dialect, ParameterStyle], OutboxStatements] = {}
+        self._statements: dict[tuple[Dialect, ParameterStyle], tuple[OutboxStatements, Plain | None]] = {}
+        self._ways: dict[type, _Way] = {}
 
     def _find(self, connection: AnyConnection) -> AsyncDriver:
         raise NotImplementedError
 
-    def _statements_for(self, driver: AsyncDriver) -> OutboxStatements:
+    def _way(self, connection: AnyConnection) -> _Way:
+        """Return the way that fits a connection; those that fit all of a type are found by it from then on."""
+        driver = self._find(connection)
+        way = _Way(driver, *self._statements_for(driver))
+        if serves_type(driver):
+            self._ways[type(connection)] = way
+        return way
+
+    def _statements_for(self, driver: AsyncDriver) -> tuple[OutboxStatements, Plain | None]:
         key = (driver.dialect, driver.style)
         if key not in self._statements:
             if self._dialect not in {None, driver.dialect}:
@@ -77,8 +105,13 @@ class _Outbox:
                     f"the connection's database is {driver.dialect}, and the spec's is {self._dialect}",
                     hint="Pass a connection to the database that the connector reads; tests can use MemoryOutbox.",
                 )
-            self._statements[key] = OutboxStatements(
+            statements = OutboxStatements(
                 table=self.table, contract=self.contract, dialect=driver.dialect, style=driver.style
+            )
+            plain = is_plain(self.table) and self.schemas is None
+            self._statements[key] = (
+                statements,
+                (compile_insertion(statements, self.max_message_bytes) if plain else None),
             )
         return self._statements[key]
 
@@ -93,7 +126,8 @@ class _Outbox:
         reaction = find_reaction(self, connection)
         if reaction is None:
             return None
-        driver, headers = self._find(connection), self.table.headers.values()
+        driver, statements, _ = self._way(connection)
+        headers = self.table.headers.values()
         given = [_checked(event) for event in events]
         drafts = {
             index: self._draft(reaction.with_cause(event, headers), driver)
@@ -101,7 +135,7 @@ class _Outbox:
             if self.policy(event)
         }
         # Nothing is sent, but what cannot be written is refused here, where its handler is known.
-        self._statements_for(driver).add_all(list(drafts.values()))
+        statements.add_all(list(drafts.values()))
         reaction.drafts += drafts.values()
         return [
             unwritten(drafts[index].event, drafts[index].id) if index in drafts else _declined(event)
@@ -112,11 +146,14 @@ class _Outbox:
         reacted = self._react(connection, [event])
         if reacted is not None:
             return reacted[0]
-        if not self.policy(_checked(event)):
+        _checked(event)
+        if self.policy is not publish_everything and not self.policy(event):
             return _declined(event)
-        driver = self._find(connection)
-        statements = self._statements_for(driver)
-        insertion = statements.add(self._draft(event, driver))
+        driver, statements, plain = self._ways.get(type(connection)) or self._way(connection)
+        if plain is None or running_provider() is not None:
+            insertion = statements.add(self._draft(event, driver))
+        else:
+            insertion = plain(event)
         await refuse_outside_transaction(driver, connection)
         [written] = statements.written(insertion, await execute(driver, connection, insertion))
         return written
@@ -137,8 +174,7 @@ class _Outbox:
             await refuse_outside_transaction(self._find(connection), connection)
 
     async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[RecordedEvent]:
-        driver = self._find(connection)
-        statements = self._statements_for(driver)
+        driver, statements, _ = self._way(connection)
         insertions = statements.add_all(drafts)
         await refuse_outside_transaction(driver, connection)
         return [

@@ -63,7 +63,7 @@ class Driver(Protocol):
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
     otherwise; :func:`translated_for_caller` turns the rest into this package's.
 
-    A driver may have one member more, which makes a writer faster: see :func:`runs_blocks`.
+    A driver may have two members more, which make a writer faster: :func:`serves_type` and :func:`runs_blocks`.
     """
 
     dialect: Dialect
@@ -181,6 +181,11 @@ def find_async_driver(connection: object) -> AsyncDriver:
     """
     driver: AsyncDriver = _module(connection).find_async(connection)
     return driver
+
+
+def serves_type(driver: Driver | AsyncDriver) -> bool:
+    """Return whether a driver that opens no transactions serves every connection of the type that it was found by."""
+    return getattr(driver, "serves_type", False)
 
 
 def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool:

@@ -47,6 +47,7 @@ _MARK = "\0"
 class Asyncpg(AsyncSendsAtOnce):
     """The driver, for connections and what a pool lends."""
 
+    serves_type = True
     dialect = Dialect.POSTGRESQL
     style = ParameterStyle(f"{_MARK}{{}}{_MARK}")
     transaction_hint = (

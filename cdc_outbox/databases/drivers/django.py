@@ -73,8 +73,9 @@ class Django(SendsAtOnce):
         "Open a transaction first, with Django `with transaction.atomic(using=alias):`, and add the event inside it."
     )
 
-    def __init__(self, dialect: Dialect) -> None:
+    def __init__(self, dialect: Dialect, *, serves_type: bool) -> None:
         self.dialect = dialect
+        self.serves_type = serves_type
         self._statements = load(dialect, "session")
         self._idle_seconds: float | None = None
         self._prepared: object = None
@@ -208,7 +209,8 @@ def find(connectable: object) -> Driver:
         raise OutboxError(
             f"{vendor} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
         )
-    return Django(_DIALECTS[vendor])
+    # A proxy's type says nothing about the database.
+    return Django(_DIALECTS[vendor], serves_type=isinstance(connectable, BaseDatabaseWrapper))
 
 
 def find_async(connectable: object) -> AsyncDriver:

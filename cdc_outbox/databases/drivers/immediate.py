@@ -15,6 +15,7 @@ from cdc_outbox.databases.drivers import (
     TransactionDriver,
     TransactionState,
     runs_blocks,
+    serves_type,
 )
 
 Meanwhile = Callable[[], bool]
@@ -62,6 +63,7 @@ class Immediate(Generic[DriverT]):
         self.dialect = driver.dialect
         self.style = driver.style
         self.transaction_hint = driver.transaction_hint
+        self.serves_type = serves_type(driver)
 
     def runs_blocks(self, connection: AnyConnection) -> bool:
         """Return whether the server executes several statements that are sent as one."""

@@ -125,6 +125,7 @@ def sqlstate_of(error: BaseException) -> str:
 
 
 class _MySql:
+    serves_type = True
     dialect = Dialect.MYSQL
     style = PYFORMAT
 

@@ -135,6 +135,7 @@ def _sentence(error: psycopg.Error) -> str:
 
 
 class _Psycopg:
+    serves_type = True
     dialect = Dialect.POSTGRESQL
     style = PYFORMAT
     transaction_hint = (

@@ -53,12 +53,15 @@ class Psycopg2(SendsAtOnce):
     """The driver, for connections and cursors."""
 
     dialect = Dialect.POSTGRESQL
+    serves_type = True
     style = PYFORMAT
     transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
 
     def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask libpq; see :class:`~cdc_outbox.databases.drivers.Driver`."""
         connection = _connection(connectable)
+        if connection.async_:
+            raise wrong_kind(connectable, asynchronous=False)
         if not connection.autocommit:
             return True
         if connection.get_transaction_status() == TRANSACTION_STATUS_IDLE:

@@ -107,6 +107,7 @@ def sqlstate_of(error: BaseException) -> str:
 class Sqlite3(SendsAtOnce):
     """The driver, for connections and cursors."""
 
+    serves_type = True
     dialect = Dialect.SQLITE
     style = NAMED
     transaction_hint = "Run `begin` first, or keep the isolation_level that sqlite3 sets."

@@ -49,7 +49,7 @@ _TOKEN = re.compile(
 """MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)  # each driver has one, and the writer looks it up for every event
 class ParameterStyle:
     """How a driver's statements name a parameter.
 
