@@ -108,7 +108,7 @@ def said_of_cluster(context: click.Context, name: str) -> tuple[Any, ParameterSo
 
 
 def take_contexts(command: click.Command) -> click.Command:
-    """Let a command, and those inside it, take ``--context`` if a context can tell them anything."""
+    """Add ``--context`` to a command, and to those inside it, if a context can have values for it."""
     if isinstance(command, click.Group):
         for each in command.commands.values():
             take_contexts(each)
@@ -143,7 +143,7 @@ def _context(context: click.Context, name: str | None) -> Context | None:
 
 
 def _announcing(callback: Callable[..., Any] | None) -> Callable[..., Any]:
-    """Return a command that first says which context it goes by, and where that leads."""
+    """Return a command that first prints its context, and the addresses that it takes from there."""
 
     @wraps(cast("Callable[..., Any]", callback))
     def announced(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - a command's own
@@ -159,7 +159,7 @@ def _announcing(callback: Callable[..., Any] | None) -> Callable[..., Any]:
 
 
 def _names(context: click.Context, _option: click.Parameter, incomplete: str) -> list[str]:
-    """Return what a shell may complete a context's name to; a file that cannot be read says nothing."""
+    """Return the names of contexts that a shell may offer; none if the file cannot be read."""
     try:
         known = contexts_of(context).known
     except ConfigError:

@@ -91,7 +91,7 @@ _WHOLE = {
     "connect.tls": ("ca", "certificate", "key"),
     "kafka": ("bootstrap_servers", "settings"),
 }
-"""What may stand where."""
+"""The keys that each section may have."""
 _NO_TEXT = {"patience_seconds", "allow_plaintext_login"}
 
 
@@ -151,7 +151,7 @@ def parse_contexts(text: str, path: Path, variables: Mapping[str, str]) -> Conte
 
 
 def _mistakes(document: Document) -> Iterator[str]:
-    """Yield what is wrong, never with a value: it may be a secret."""
+    """Yield each mistake, never with a value: it may be a secret."""
     content = document.content
     if not isinstance(content, Mapping) or not isinstance(content.get("contexts"), Mapping):
         yield f"{document.name}: the key contexts is missing; it maps names to contexts"
@@ -260,7 +260,7 @@ def _list(value: object) -> list[Any]:
 
 
 def _has_login(url: object) -> bool:
-    """Tell so whatever the password is made of, and however the URL would be read."""
+    """Return whether a URL contains a login, however a client would read it."""
     return isinstance(url, str) and "@" in REFERENCE.sub("", url)
 
 

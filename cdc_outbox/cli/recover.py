@@ -167,7 +167,7 @@ class _Recovery:
         return self._end(ExitCode.FAILED if left else ExitCode.DONE, left=left, accepted=acceptance.found)
 
     def publish(self, *, yes: bool, stable_seconds: float) -> ExitCode:
-        """Let the connector continue where its slot stands, if the slot holds all that is in no topic."""
+        """Continue the connector at its slot's position, if the slot holds everything that is in no topic."""
         client, name = self.client, self.name
         if owes_rows(self.config):
             # It would publish the rows of the table, and nothing of what the slot holds.

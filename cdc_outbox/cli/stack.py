@@ -387,7 +387,7 @@ def _arguments(config: StackConfig) -> list[str]:
 
 
 def _hear_signals() -> None:
-    """Let SIGTERM end the stack as Ctrl-C does, and let neither interrupt the end."""
+    """End the stack at SIGTERM and SIGHUP as at Ctrl-C, and ignore all of them while it ends."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
