@@ -90,7 +90,11 @@ def config_of_stack(name: str, flush_milliseconds: str, **options: Any) -> Stack
         "name": f"{name}-{os.getpid()}",
         "connectors": tuple(NEWEST_PLUGINS),
         "short_lived": True,
-        "worker_settings": {"offset.flush.interval.ms": flush_milliseconds},
+        "worker_settings": {
+            "offset.flush.interval.ms": flush_milliseconds,
+            # The readers of Connect's own topics; the default asks the broker twice a second whether there is more.
+            "fetch.max.wait.ms": "5000",
+        },
         "environment": {
             "CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
             "ORDERS_CONNECTOR_PASSWORD": CONNECTOR_PASSWORD,
