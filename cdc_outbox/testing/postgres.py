@@ -26,9 +26,9 @@ from cdc_outbox.testing.process import (
 )
 from cdc_outbox.testing.settings import settings_file
 
-_QUICK = ("scram_iterations=1", "fsync=off", "full_page_writes=off")
+_QUICK = ("scram_iterations=1", "fsync=off", "full_page_writes=off", "autovacuum_naptime=1h")
 """Settings of a short-lived server: its passwords are random, and hashing them 4,096 times would take half of the time
-of a connection."""
+of a connection. Autovacuum would start a process for each database every minute, and tests make hundreds."""
 
 
 class Postgres(Server):
