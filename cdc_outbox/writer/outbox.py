@@ -25,8 +25,8 @@ from cdc_outbox.telemetry import running_provider
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
 from cdc_outbox.writer.execution import execute, refuse_outside_transaction
-from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
-from cdc_outbox.writer.plain_insertion import compile_insertion, is_plain
+from cdc_outbox.writer.outbox_statements import OutboxStatements
+from cdc_outbox.writer.plain_insertion import Plain, compile_insertion, is_plain
 from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
@@ -47,10 +47,6 @@ PublicationPolicy = Callable[[Event], bool]
 def publish_everything(event: Event) -> bool:  # noqa: ARG001 - that is the policy
     """Decide that every event is written."""
     return True
-
-
-Plain = Callable[[Event], Insertion]
-"""Makes the insertion of one event."""
 
 
 class _Way(NamedTuple):
@@ -109,10 +105,7 @@ class _Outbox:
                 table=self.table, contract=self.contract, dialect=driver.dialect, style=driver.style
             )
             plain = is_plain(self.table) and self.schemas is None
-            self._statements[key] = (
-                statements,
-                (compile_insertion(statements, self.max_message_bytes) if plain else None),
-            )
+            self._statements[key] = statements, compile_insertion(statements, self.max_message_bytes) if plain else None
         return self._statements[key]
 
     def _draft(self, event: Event, driver: AsyncDriver) -> Draft:

@@ -23,6 +23,9 @@ from cdc_outbox.writer.draft import (
 )
 from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
 
+Plain = Callable[[Event], Insertion]
+"""Makes the insertion of one event."""
+
 
 def is_plain(table: OutboxTable) -> bool:
     """Return whether a row of the table holds what the event says and nothing else."""
@@ -30,7 +33,7 @@ def is_plain(table: OutboxTable) -> bool:
     return kept and table.format is EventFormat.PLAIN and table.payload_type is PayloadType.JSON
 
 
-def compile_insertion(statements: OutboxStatements, max_message_bytes: int | None) -> Callable[[Event], Insertion]:
+def compile_insertion(statements: OutboxStatements, max_message_bytes: int | None) -> Plain:
     """Return what makes one event's insertion, for a table that :func:`is_plain`.
 
     The function raises what ``draft`` and :meth:`OutboxStatements.add` raise.

@@ -161,7 +161,7 @@ def test_both_ways_send_the_same_statements_to_every_database(dialect: Dialect, 
     def general(event: Event) -> Any:
         return statements.add(draft(event, spec.outbox, dialect, max_message_bytes=MAX_BYTES))
 
-    found = []
+    found: list[object] = []
     for way in (general, compile_insertion(statements, MAX_BYTES)):
         try:
             plan, parameters, drafts = way(event)
