@@ -23,11 +23,14 @@ from cdc_outbox.writer.outbox_schema import outbox_component
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 from cdc_outbox.writer.plain_insertion import compile_insertion, is_plain
 from tests.support.profiles import PROFILES, payload_of
-from tests.support.specs import MINIMAL
 
 ID = "0198c0de-0000-7000-8000-000000000001"
 MAX_BYTES = 2_000
 SPEC = """\
+version: 1
+name: orders
+database: {kind: sqlite}
+aggregates:
   order: {sequence: gapless}
   metric: {sequence: METRIC}
   cart: {sequence: increasing}
@@ -86,7 +89,7 @@ EVENTS: Mapping[str, Event] = {
 
 def spec_of(profile: str) -> Spec:
     metric = "increasing" if "cloudevents" in profile else "none"  # CloudEvents have a source, as numbered events do
-    return parse_spec(MINIMAL + SPEC.replace("METRIC", metric).replace("PROFILE", PROFILES[profile]))
+    return parse_spec(SPEC.replace("METRIC", metric).replace("PROFILE", PROFILES[profile]))
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def test_a_payload_in_an_envelope_may_be_expanded_or_missing(payload: object) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"payload": "{"}, "the payload is a str that is not JSON text"),
+        ({"payload": "{"}, "the payload is not JSON: Expecting property name"),
         ({"eventType": None}, "the header 'aggregateType' is missing"),
         ({"eventType": 1, "source": {}}, "the header 'aggregateType' is missing"),
         ({"sequence": None}, "its sequence or source is missing"),

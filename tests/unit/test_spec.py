@@ -93,7 +93,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
         ),
         ("  host: localhost\n", "", ":3 database: error SP102", "the key 'host' is missing in database."),
         ("host: localhost", "host: 7", ":5 database.host: error SP103", "database.host must be a string."),
-        ("kind: postgresql", "kind: db2", ":4 database.kind: error SP104", "must be postgresql or mariadb or"),
+        ("kind: postgresql", "kind: db2", ":4 database.kind: error SP104", "must be one of postgresql, mariadb,"),
         (
             "{}",
             "{sequence: no}",
