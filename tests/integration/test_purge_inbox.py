@@ -192,7 +192,7 @@ def test_a_conflict_that_is_parked_stays_an_operators_to_decide_when_it_comes_ag
     first, other = (make_event(1, event_id=id_made_at(LONG_AGO)) for _ in range(2))
     assert service.deliver(first, other) == [APPLIED, PARKED]
     purge.forget(at(NOW))
-    assert service.deliver(other) == [PARKED]
+    assert service.deliver(other) == [DUPLICATE]
     assert claims_in(service, "inbox") == 0
     assert service.parked() == [(1, "dead", "conflict")]
 

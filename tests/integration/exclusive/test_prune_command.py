@@ -86,7 +86,7 @@ def test_an_option_that_means_nothing_exits_2(arguments: list[str], tmp_path: Pa
 @pytest.mark.parametrize(
     ("database", "arguments", "words"),
     [
-        (MARIADB, ["--dsn=mysql://u:p@127.0.0.1:1/orders"], "--connect-url (CDC_OUTBOX_CONNECT_URL) is required"),
+        (MARIADB, ["--dsn=mysql://u:p@127.0.0.1:1/orders"], "--connect-url (or CDC_OUTBOX_CONNECT_URL) is required"),
         (
             MARIADB,
             ["--dsn=postgresql://127.0.0.1:1/orders", "--connect-url=http://127.0.0.1:1"],
