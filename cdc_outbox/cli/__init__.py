@@ -123,8 +123,8 @@ def _short_help(name: str) -> str:
 def cli() -> None:
     """Manage outboxes, Debezium connectors and consumers.
 
-    Options can also be set by the environment variables in their help. A DURATION is a number with a unit: 500ms, 90s,
-    5m, 12h, 7d or 2w. A TIME is an ISO 8601 time (UTC without an offset) or a DURATION before now.
+    The help of an option names its environment variable, if it has one. A DURATION is a number with a unit: 500ms, 90s,
+    5m, 12h, 7d or 2w. A TIME is an ISO 8601 time, in UTC if it has no offset, or a DURATION before now.
 
     Results go to stdout, all other output to stderr. Only terminals get colour; NO_COLOR turns it off.
 

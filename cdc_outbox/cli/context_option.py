@@ -81,7 +81,7 @@ class DsnFileOption(click.Option):
             is_eager=True,
             expose_value=False,
             callback=self._note,
-            help="A file that holds the DSN; on a command line, other users of the machine can read a DSN.",
+            help="A file that contains the DSN. Other users of the machine can read a DSN on the command line.",
         )
         self.of = of.name
 
@@ -184,5 +184,6 @@ contexts_option = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_note_file,
-    help="The file of contexts. Default: cdc-outbox.yaml in the current folder, if trusted, or the user's own.",
+    help="The file that defines the contexts. Default: cdc-outbox.yaml in the current folder, which must be trusted; "
+    "if there is none, the user's own file.",
 )

@@ -27,9 +27,9 @@ from cdc_outbox.text_files.document import read_text_file
 def contexts(context: click.Context, *, prints_json: bool) -> None:
     """List the contexts of cdc-outbox.yaml.
 
-    References are shown as written; the values behind them are never read. The file is the one that --contexts names;
-    otherwise cdc-outbox.yaml in the current folder, once it is trusted; otherwise cdc-outbox/contexts.yaml in the
-    user's configuration folder. An asterisk marks the default context.
+    References are shown as written; the values behind them are never read. The command reads the file that --contexts
+    names. Without --contexts, it reads cdc-outbox.yaml in the current folder, which must be trusted; if there is none,
+    it reads cdc-outbox/contexts.yaml in the user's configuration folder. An asterisk marks the default context.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ INBOX_DSN_VARIABLE = "CDC_OUTBOX_INBOX_DSN"
 """Where the inbox's database stands, for who has the outbox's in ``CDC_OUTBOX_DSN``."""
 
 inbox_schema_option = click.option(
-    "--inbox-schema", show_default="public", help="The schema of the inbox; on MySQL, a database."
+    "--inbox-schema", show_default="public", help="The schema of the inbox; on MariaDB and MySQL, the database."
 )
 
 

@@ -102,7 +102,7 @@ timeout_option = click.option(
     type=Duration(is_open=True),
     default="60s",
     show_default=True,
-    help="How long to wait for a connector and its tasks.",
+    help="How long to wait until a connector and its tasks reach the expected state.",
 )
 
 
@@ -151,16 +151,16 @@ def connect_url_option(*, required: bool, note: str = "") -> Callable[[FC], FC]:
             cls=ClusterOption,
             metavar="FILE",
             type=click.Path(path_type=Path),
-            help="A file that holds Connect's login, user:password. For the URL of CDC_OUTBOX_CONNECT_URL, "
-            f"the variable {_LOGIN} can hold it.",
+            help="A file that contains Connect's login, user:password. If CDC_OUTBOX_CONNECT_URL sets the URL, "
+            f"the variable {_LOGIN} can contain the login.",
         )
         patience = click.option(
             "--connect-patience",
             cls=ClusterOption,
             metavar="DURATION",
             type=Duration(),
-            help="How long to repeat a request that reaches no worker or fails temporarily. Default: 30s. "
-            "`status` and `doctor` do not repeat a request that no worker or no broker answers.",
+            help="How long to retry a request that reaches no worker or fails temporarily. Default: 30s; for `status` "
+            "and `doctor` 0s, if no worker or no broker answers.",
         )
         return url(login_file(patience(command)))
 
@@ -180,7 +180,7 @@ def stable_option(default: str) -> Callable[[FC], FC]:
         type=Duration(),
         default=default,
         show_default=True,
-        help="How long connector and tasks must run without interruption.",
+        help="How long the connector and its tasks must run without interruption.",
     )
 
 
@@ -198,7 +198,8 @@ debezium_option = click.option(
     "--debezium",
     metavar="VERSION",
     type=_DebeziumType(),
-    help="The version of Debezium that runs the connector, such as 3.6 or 3.6.1.Final. Default: the newest known.",
+    help="The version of Debezium that runs the connector, such as 3.6 or 3.6.1.Final. Default: the newest "
+    "version that this command knows.",
 )
 
 
@@ -230,7 +231,8 @@ def aggregate_type_option(note: str) -> Callable[[FC], FC]:
         multiple=True,
         callback=_aggregates,
         metavar="TYPE[:MODE]",
-        help=f"An aggregate type that is written, numbered {', '.join(others)} or {last}; repeatable. {note}",
+        help=f"An aggregate type of the outbox, and its sequence mode: {', '.join(others)} or {last}; repeatable. "
+        f"{note}",
     )
 
 
