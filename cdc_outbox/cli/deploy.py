@@ -63,9 +63,9 @@ def plan(paths: tuple[Path, ...], *, databases: Databases | None, cluster: Clust
     """Show the changes that a deployment would make.
 
     Specs are compared with the running connectors; nothing is changed. The comparison is by meaning: an explicit
-    default, another order or the old name of an option is no difference. Each change is shown with the key of the spec
-    that causes it and its impact on consumers; secrets are masked. Changes that would lose, repeat or reorder events
-    are called dangerous; `deploy-connector` makes them only with --replace.
+    default, another order or the old name of an option does not count as a difference. Each change is shown with the
+    key of the spec that causes it and its impact on consumers; secrets are masked. Changes that would lose, repeat or
+    reorder events are called dangerous; `deploy-connector` makes them only with --replace.
 
     If the deployment would be refused, for example because the database is not ready, the reason is shown together with
     the changes.
@@ -144,10 +144,11 @@ def _lines(outcomes: list[PipelineOutcome]) -> list[str]:
 @click.option(
     "--earlier-events",
     type=click.Choice([way.value for way in EarlierEvents]),
-    help="Events written before the slot existed: republish all rows of the table, or skip the events.",
+    help="How to handle events that no slot holds: republish all rows of the table, or skip the events. Default: "
+    "refuse the deployment if there are any.",
 )
 @click.option(
-    "--undo/--no-undo", default=True, show_default=True, help="Undo the deployment of a connector that does not run."
+    "--undo/--no-undo", default=True, show_default=True, help="Undo a failed deployment, or leave it in place."
 )
 @click.option("--replace", "replaces", is_flag=True, help="Also make changes that `cdc-outbox plan` calls dangerous.")
 @click.option(
@@ -177,8 +178,9 @@ def deploy_connector(
 
     The command checks each spec, creates its slot and connector, and waits until they run. Running it again changes
     nothing and reports that. A connector counts as deployed when it and all its tasks have been RUNNING for
-    --stable-for. If that fails, the command prints the task's trace with its cause and a remedy, restores the previous
-    configuration and skips the remaining specs. --dry-run makes all checks, and exits with 3 if something would change.
+    --stable-for. If it does not reach this state, the command prints the task's trace with its cause and a remedy,
+    restores the previous configuration and skips the remaining specs. --dry-run makes all checks, and exits with 3 if
+    something would change.
 
     \b
     Examples:

@@ -52,15 +52,15 @@ def preflight(
 ) -> int:
     """Check a pipeline's database before a deployment.
 
-    The command finds what would prevent the connectors from publishing every event, and changes nothing. It reads
-    server, role, table, publication, slot and log; from Connect, the stored offsets; from the brokers, the heartbeats,
-    which show whether the database went back to an older state. Each part that cannot be read is reported as a note.
-    Its transactions are read-only. Reading a slot does not move it; it takes up to half a minute, during which no other
-    process can read the slot.
+    The command finds what would prevent the connectors from publishing every event, and changes nothing. It reads the
+    server's settings, the role, the table, the publication, the slot, and the WAL or binlog; from Connect, the stored
+    offsets; from the brokers, the heartbeats, which show whether the database went back to an older state. Each part
+    that cannot be read is reported as a note. All transactions are read-only. Reading a slot does not move it, but
+    takes up to half a minute, during which no other process can read the slot.
 
-    DSN is the outbox's database, shared by all SPECs, as this machine reaches it. Its role must be able to read outbox,
-    heads and statistics and to look into slots: on PostgreSQL a superuser, or REPLICATION and pg_read_all_stats; on
-    MariaDB and MySQL a user who can also read the database mysql.
+    DSN is the outbox's database, shared by all SPECs, as this machine reaches it. Its role must be able to read the
+    outbox, its head table, the statistics and the contents of slots. On PostgreSQL that is a superuser, or a role with
+    REPLICATION and pg_read_all_stats; on MariaDB and MySQL, a user that can also read the system database `mysql`.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 an invalid spec or DSN, 75 try again later;
     with --strict also 3, warnings but no errors. Notes never change the exit code.
@@ -128,12 +128,12 @@ def doctor(
     """Diagnose a pipeline, from the table to the topics.
 
     The report has the findings of `lint`, `preflight`, `plan`, `status`, `init --check` and `topics create`: each cause
-    once, the most severe first, with its remedy. Nothing is changed. A system that has no address or does not answer
-    within 7 s is reported as a finding; the other systems are still checked. To check consumers, run `verify --consumer
-    NAME`.
+    once, the most severe first, with its remedy. Nothing is changed. A system whose address is not given, or that does
+    not answer within 7 s, is reported as a finding; the other systems are still checked. To check consumers, run
+    `verify --consumer NAME`.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 an invalid spec, 75 the only errors are that
-    a database, a broker or Connect does not answer, which may pass; with --strict also 3, warnings but no errors.
+    a database, a broker or Connect does not answer: try again later; with --strict also 3, warnings but no errors.
 
     \b
     Examples:

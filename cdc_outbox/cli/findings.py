@@ -171,11 +171,11 @@ def _known_codes(_context: click.Context, _argument: click.Parameter, incomplete
 @click.argument(
     "code", metavar="[CODE]", required=False, shell_complete=_known_codes, help="The code of a finding, such as CC302."
 )
-@click.option("--all", "everything", is_flag=True, help="Select all: every code, as a Markdown page.")
+@click.option("--all", "everything", is_flag=True, help="Select all: explain every code, as a Markdown page.")
 def explain(code: str | None, *, everything: bool) -> None:
     """Explain the code of a finding.
 
-    The page shows what happens, what was observed, and what to do.
+    The page shows the problem, the evidence for it and the remedy.
 
     \b
     Example:

@@ -100,8 +100,8 @@ def resume(
     """Resume connectors that are paused or stopped.
 
     The command waits until they and all their tasks run. On PostgreSQL, it compares slot and offset first, and refuses
-    a connector that would skip events: its next offset would hide which events those are. It also refuses while another
-    process reads the slot: Connect would report a running connector, which reads nothing.
+    a connector that would skip events: its next offset would overwrite the evidence of which events were skipped. It
+    also refuses while another process reads the slot: Connect would report a running connector that reads nothing.
 
     \b
     Example:
@@ -230,9 +230,9 @@ def delete(
 
     The connector is stopped first, so that Connect stores its offset. By default slot and offsets are kept: the slot
     keeps WAL, and a connector of the same spec continues where this one ended. --purge deletes the offsets and then the
-    slot. If the slot holds unpublished events, or their number is unknown, the command asks for confirmation, because
-    they would never be published from it; without a terminal it refuses. With --yes it drops them. Publication, tables
-    and topics are always kept. --purge needs a SPEC, which names the slot.
+    slot. If the slot holds unpublished events, or their number is unknown, the command asks for confirmation, because a
+    dropped slot cannot publish them; without a terminal, it refuses. With --yes, it drops the slot without asking.
+    Publication, tables and topics are always kept. --purge needs a SPEC, which names the slot.
 
     \b
     Examples:

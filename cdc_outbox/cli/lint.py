@@ -38,7 +38,10 @@ _SUFFIXES = (".yaml", ".yml", ".json", ".properties")
 )
 @output_options
 @click.option(
-    "--fix", "fixes", is_flag=True, help="First rewrite the files themselves, where a finding has exactly one fix."
+    "--fix",
+    "fixes",
+    is_flag=True,
+    help="Rewrite the files before the check: apply each fix that is the only one for its finding.",
 )
 @strict_option
 @debezium_option
@@ -47,17 +50,18 @@ def lint(files: tuple[str, ...], *, output: str, fixes: bool, strict: bool, debe
 
     The check needs neither a database nor Kafka Connect. A file is a spec (YAML) or a connector configuration from any
     tool: flat JSON or properties; JSON with "config", as the REST API accepts and returns it, also in a list; a Strimzi
-    KafkaConnector, also among other resources in several YAML documents or in a List. A folder stands for its files of
-    those kinds. Each captured table is checked with a typical row, through filters, predicates and transforms to its
-    topic. Several files are also compared with each other: same slot, same prefix, same server id.
+    KafkaConnector, also among other resources in several YAML documents or in a List. For a folder, all its files of
+    these kinds are checked. For each captured table, the check follows a typical row through filters, predicates and
+    transforms to its topic. Several files are also compared with each other, to find slots, topic prefixes and server
+    ids that are used twice.
 
     Exit codes: 0 no errors (there may be warnings and notes), 1 errors, 2 a file cannot be read, or is neither a spec
     nor a connector configuration; with --strict also 3, warnings but no errors. Notes never change the exit code.
 
-    --fix renames options that have a new name, removes options without effect, adds the event type to the headers if it
-    is not read, and sets the plugin pgoutput if none is set. Each fix is reported on stderr; all other lines stay as
-    they are. Slot, publication and message format are never changed. A connector that ran with another plugin needs
-    another slot.
+    --fix renames options that have a new name, removes options without effect, adds the event type to the message
+    headers if messages do not contain it, and sets the plugin pgoutput if none is set. Each fix is reported on stderr;
+    all other lines stay as they are. Slot, publication and message format are never changed. A connector that ran with
+    another plugin needs another slot.
 
     \b
     Examples:
@@ -137,11 +141,11 @@ def _rewrite(name: str, version: Version) -> None:
 @click.option(
     "--connector",
     metavar="NAME",
-    help="The name of the connector: in CONFIG, or in Kafka Connect if CONFIG is missing.",
+    help="The connector to adopt, if CONFIG has several; without CONFIG, a connector in Kafka Connect.",
 )
-@connect_url_option(required=False, note="; for a connector in Connect")
+@connect_url_option(required=False, note="; needed without CONFIG")
 @aggregate_type_option(
-    "Default MODE: none, unless the table looks as `init` creates it. Default TYPE: the connector's name."
+    "Default MODE: none, unless the table looks like one that `init` creates. Default TYPE: the connector's name."
 )
 @new_file_option
 @output_options
@@ -158,13 +162,14 @@ def adopt_connector(
 ) -> int:
     """Write the spec of an existing connector.
 
-    CONFIG is JSON in any form of Connect's REST API, a Strimzi KafkaConnector, or properties; - reads standard input.
-    The spec renders to a configuration with the same meaning. Options without a key in a spec are written below
-    overrides, unless they break a promise. Each option that cannot be carried over is reported on stderr, with its
-    line, its effect on messages and a remedy. A secret in clear text becomes a reference, and is never printed.
+    CONFIG is a connector configuration: JSON as Connect's REST API accepts or returns it, a Strimzi KafkaConnector, or
+    properties; - reads standard input. The spec renders to a configuration with the same meaning. Options for which
+    specs have no key are written below `overrides`, unless they break a guarantee. Each option that cannot be carried
+    over is reported on stderr, with its line, its effect on messages and a remedy. A secret in clear text is replaced
+    with a reference, and is never printed.
 
     Exit codes: 0 messages stay the same, 3 something that changes messages could not be carried over (the spec is still
-    written), 2 the configuration is not that of an outbox.
+    written), 2 the connector does not publish an outbox.
 
     \b
     Examples:

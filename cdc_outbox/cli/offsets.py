@@ -204,7 +204,7 @@ def set_offset(command: _OffsetCommand, *, target: str) -> None:
 
 
 @offsets.command()
-@_OffsetCommand.options("; the slot there decides which events are skipped")
+@_OffsetCommand.options("; its slot shows which events would be skipped")
 def reset(command: _OffsetCommand) -> None:
     """Delete all offsets of a connector.
 

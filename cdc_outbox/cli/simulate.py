@@ -109,11 +109,11 @@ def simulate(
     partitions: int | None,
     prints_json: bool,
 ) -> int:
-    """Show the Kafka messages that rows become.
+    """Show the Kafka messages that outbox rows produce.
 
-    For each row: topic, partition, key, headers, value and timestamp, or the error that the EventRouter would throw.
-    CONFIG is the JSON of any connector with Debezium's EventRouter. Nothing is written or sent. Exits with 1 if a row
-    would fail the connector's task.
+    For each row, the command shows topic, partition, key, headers, value and timestamp, or the error that the
+    EventRouter would throw. CONFIG is the JSON of any connector with Debezium's EventRouter. Nothing is written or
+    sent. Exits with 1 if a row would fail the connector's task.
 
     \b
     Examples:

@@ -90,7 +90,7 @@ def _settings(_context: click.Context, _option: click.Parameter, values: tuple[s
 
 
 _KNOWN = " ".join(
-    f"For {target.name}: {'; '.join(f'{name}=VALUE, {meaning}' for name, meaning in target.settings.items())}."
+    f"For {target.name}: {', '.join(f'{name}=VALUE ({meaning})' for name, meaning in target.settings.items())}."
     for target in TARGETS.values()
     if target.settings
 )
@@ -103,7 +103,7 @@ _KNOWN = " ".join(
     metavar="|".join(TARGETS),
     default="kafka-connect",
     show_default=True,
-    help="The system that gets the configuration.",
+    help="The system that runs the connector.",
 )
 @click.option(
     "--target-option",
@@ -116,9 +116,9 @@ _KNOWN = " ".join(
 def render_connector(spec: Path, *, target: str, settings: dict[str, str]) -> None:
     """Print the connector configuration of a spec.
 
-    The configuration is the one that Connect gets, with references unresolved, or the form that another target needs.
-    For strimzi: KafkaConnector and KafkaTopic resources, and a Secret to fill in. If a target cannot express something,
-    the command fails with the reason.
+    For kafka-connect, the output is the JSON configuration for Connect; references to secrets are not resolved. For
+    strimzi, it is KafkaConnector and KafkaTopic resources, and a Secret to fill in. If a target cannot express
+    something, the command fails with the reason.
 
     \b
     Examples:

@@ -81,7 +81,8 @@ class _Unread:
     "rate_seconds",
     type=Duration("100ms"),
     metavar="DURATION",
-    help="Read the ends of the topics twice, this far apart, and show how many messages arrived; needs the brokers.",
+    help="Measure events per second: read the end offsets of the topics twice, with this time between. "
+    "Needs the brokers.",
 )
 @json_option()
 def status(
@@ -98,15 +99,15 @@ def status(
 
     Without arguments, all connectors are shown. Below the table, each failure is shown with its cause and a remedy.
 
-    NOT CONFIRMED is the part of the log that the connector has not confirmed. WAL KEPT is the amount of WAL that the
-    slot keeps on the database's disk. BEHIND is the delay of the connector's last confirmation (- while it is idle), or
-    the time since its slot was last read.
+    NOT CONFIRMED is the amount of WAL that the connector has not confirmed. WAL KEPT is the amount of WAL that the slot
+    keeps on the database's disk. BEHIND is the delay of the connector's last confirmation (- while it is idle), or the
+    time since its slot was last read.
 
-    With --dsn, slot and offset are compared. With brokers, the heartbeats are read. Findings are shown below the
-    table. One of them is a connector that reads another outbox than that of its SPEC.
+    With --dsn, slot and offset are compared. With brokers, the heartbeats are read. Findings are shown below the table;
+    a connector that reads a different outbox from that of its SPEC is also a finding.
 
-    Exit codes: 0 all of them run with all their tasks, 1 one does not run, there are findings, or a part of the report
-    cannot be read, 75 try again later: a system does not answer, and the rest of the report has no findings.
+    Exit codes: 0 all connectors and tasks run, 1 a connector or task does not run, there are findings, or a part of the
+    report cannot be read, 75 try again later: a system does not answer, and the rest of the report has no findings.
 
     \b
     Examples:

@@ -79,10 +79,10 @@ def create(
 ) -> ExitCode:
     """Create the topics that are missing.
 
-    They get the partitions, replicas and retention of the spec. The topics are those of events, of heartbeats and, if
-    the database needs one, of the schema history. An existing topic is never changed: differences are reported. If the
-    spec has more partitions than an existing topic, the command refuses: additional partitions break the order of an
-    aggregate's events unless the pipeline is drained first.
+    The command creates the topics of events and heartbeats and, if the database needs one, the topic of the schema
+    history, with the partitions, replicas and retention of the spec. It never changes an existing topic, and reports
+    differences. If the spec has more partitions than an existing topic, the command refuses: additional partitions
+    break the order of an aggregate's events unless the pipeline is drained first.
 
     Exit codes: 0 every topic matches its spec, 1 the spec has more partitions than a topic, 2 an invalid spec, 3
     another difference, or with --dry-run a missing topic, 75 try again later.

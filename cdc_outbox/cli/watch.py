@@ -51,7 +51,7 @@ _HISTORY_SECONDS = 60.0
     default=f"{_DEFAULTS.first_pause_seconds:g}s",
     show_default=True,
     metavar="DURATION",
-    help="How long a failure must last before the first restart; each further pause is twice as long, up to 5m.",
+    help="How long a failure must last before the first restart. The delay doubles for each further restart, up to 5m.",
 )
 @click.option(
     "--interval",
@@ -78,9 +78,9 @@ def watch(
 
     Without arguments, all connectors are watched. Each change, restart and failure is printed as a line, or as a JSON
     object with --output json. After five minutes without a failure, a connector's restart count begins again at 0. If a
-    connector fails after N restarts, the watch ends with its trace, the cause and a remedy; to keep connectors
-    independent, run one watch for each. Paused or stopped connectors are left alone. If Connect does not answer, the
-    watch waits.
+    connector fails after --give-up-after restarts, the watch ends and prints the trace, the cause and a remedy; to keep
+    connectors independent, run one watch for each. Paused or stopped connectors are left alone. If Connect does not
+    answer, the watch waits.
 
     At the start and once a minute, slot and offset are compared and, with brokers, the heartbeats. Findings are
     printed; they cause no restart.

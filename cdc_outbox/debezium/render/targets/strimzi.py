@@ -21,8 +21,8 @@ SETTINGS = {
     "connect": "the KafkaConnect resource that runs the connector",
     "kafka": "the Kafka resource that has the topics; without it, no KafkaTopic is written",
     "namespace": "the namespace of all resources; without it, the one in which they are applied",
-    "secrets": "env (default) keeps secrets in the worker's variables; secrets makes the worker read them "
-    "from a Secret itself",
+    "secrets": "env, the default: the worker's variables contain the secrets; secrets: the worker reads them from a "
+    "Secret itself",
 }
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
