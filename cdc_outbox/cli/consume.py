@@ -102,9 +102,9 @@ _MAX_PORT = 65_535
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
     """Run a consumer until SIGTERM or Ctrl-C.
 
-    The current batch is finished first. MODULE may be in the current folder. An AsyncConsumer runs in its own event
-    loop. The log shows what the consumer reads, when it waits and when it continues; on a terminal, a line shows the
-    progress of a long catch-up.
+    Before it stops, the consumer finishes its current batch. An AsyncConsumer runs in its own event loop. The log shows
+    what the consumer reads, when it waits and when it continues; on a terminal, a line shows the progress of a long
+    catch-up.
 
     \b
     Examples:

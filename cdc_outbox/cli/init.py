@@ -53,7 +53,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
         f"--{name}-role",
         name,
         metavar="ROLE",
-        help=f"The {name}'s role: --grants creates it ({default}), --check checks it if it is given.",
+        help=f"The {name}'s role, which --grants creates. Default: {default}. --check checks it only if it is given.",
     )
 
 
@@ -79,9 +79,9 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("connector", "the spec's database.user")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
-@dsns_option(required=False, note="; its role owns what is created")
+@dsns_option(required=False, note="; the role that connects becomes the owner of the tables")
 @inbox_dsn_option("; for --inbox without a SPEC")
-@connect_url_option(required=False, note="; --new-incarnation compares its offset with the slot")
+@connect_url_option(required=False, note="; --new-incarnation compares the connector's offset with the slot")
 @json_option()
 def init(
     spec: Path | None,
@@ -101,23 +101,24 @@ def init(
     prints_json: bool,
     **roles: str | None,
 ) -> int:
-    """Create, upgrade or check the tables of outbox or inbox.
+    """Create, upgrade or check the tables of an outbox or inbox.
 
-    With SPEC: the outbox table, its head table and, on PostgreSQL, the publication. With --inbox: the tables of a
-    consuming service. Running it again changes nothing. If the spec maps columns (outbox.columns), its table is never
-    changed. A publication of another outbox is changed only with --shared-publication, because outbox.table may be
-    misspelt.
+    With SPEC, the command creates the outbox table, its head table (the last sequence number of each aggregate) and, on
+    PostgreSQL, the publication. With --inbox, it creates the tables of a consuming service. Running it again changes
+    nothing. If the spec maps columns (outbox.columns), its table is never changed. If the publication belongs to
+    another outbox, outbox.table may be misspelt: the publication is then changed only with --shared-publication.
 
     DSN is postgresql://user:password@host/name (or any libpq connection string), mysql://… or mariadb://… in the same
-    form, or sqlite:///path. Without a SPEC, DSN selects the kind of database, also for --sql and --grants.
+    form, or sqlite:///path. Without a SPEC, the kind of database follows from DSN; --sql and --grants then also need
+    DSN, but do not connect. The NAME of a default role is the spec's name, or `inbox` without a SPEC.
 
-    A new incarnation is needed when the database no longer knows sequence numbers that it has assigned: after a
-    restore, after a failover that lost commits, or after the table was created again. Without a new incarnation,
-    consumers would skip the next events as duplicates, or park them as conflicts. With a new source, sequence numbers
-    start again at 1, and consumers can tell old from new. If a later incarnation was in use before the restore, choose
-    one after it with --to-source. The connector must be stopped during the change, and its offset and slot must belong
-    to this server. The command prints the steps in order, and refuses while the slot is being read or when offset and
-    slot disagree.
+    An incarnation of an outbox is a series of sequence numbers with its own source, such as orders.1. A new incarnation
+    is needed when the database no longer knows sequence numbers that it has assigned: after a restore, after a failover
+    that lost commits, or after the table was created again. Without a new incarnation, consumers would skip the next
+    events as duplicates, or park them as conflicts. With a new source, sequence numbers start again at 1, and consumers
+    distinguish new events from old ones. If a later incarnation was in use before the restore, choose one after it with
+    --to-source. The connector must be stopped during the change, and its offset and slot must belong to this server.
+    The command prints the steps in order. It refuses while a process reads the slot, or if offset and slot disagree.
 
     \b
     Examples:

@@ -58,7 +58,11 @@ def _filters(command: FC) -> FC:
 
     options = (
         click.option("--state", type=click.Choice(list(map(str, State))), help="Only waiting or only dead events."),
-        click.option("--reason", type=click.Choice(list(map(str, Reason))), help="Only events parked for this reason."),
+        click.option(
+            "--reason",
+            type=click.Choice(list(map(str, Reason))),
+            help="Only events parked for this reason; see `parked --help`.",
+        ),
         click.option("--aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate."),
     )
     filtered: Any = gathered
@@ -78,11 +82,20 @@ def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str
 def parked_events() -> None:
     """List, show, retry, skip or export parked events.
 
-    An event is parked when its handler fails, when an earlier event of its aggregate is missing or parked, or when it
-    contradicts what was applied. Waiting events continue without help; dead events need a retry or a skip.
+    A consumer parks an event that it cannot apply now. Waiting events continue automatically; dead events need `parked
+    retry` or `parked skip`.
 
     DSN is the consuming service's database, with at least the privileges of the consumer's role. These commands apply
-    nothing themselves: the consumer that owns the partition does, within a second if it runs.
+    no event themselves. A running consumer that owns the partition applies it within a second.
+
+    \b
+    Reasons:
+      gap, behind  An earlier event of the aggregate is missing or parked.
+      failed       The handler raised an exception.
+      crashed      The handler crashed the process.
+      conflict     Another event has the sequence number or the id.
+      expired      The id may have been deleted, so the event may be a duplicate.
+      unreadable   The message breaks the contract.
 
     \b
     Examples:
@@ -110,8 +123,7 @@ def list_parked(
 ) -> None:
     """List parked events.
 
-    The oldest comes first; times are UTC. The reason gap means that an earlier event of the aggregate is missing or
-    parked; missing events are listed below.
+    The oldest event is listed first; times are UTC. Below the table are the missing events for which others wait.
 
     \b
     Examples:
@@ -197,7 +209,7 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
 @parked_events.command()
 @click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1, help=_NUMBER)
 @click.option(
-    "--all", "is_all", is_flag=True, help="Select all: every parked event that the filters match, in place of ids."
+    "--all", "is_all", is_flag=True, help="Select all: every parked event that the filters match, instead of ids."
 )
 @_of_a_consumer
 @_filters
@@ -222,11 +234,11 @@ def retry(
 ) -> None:
     """Retry parked events.
 
-    The consumer tries them at once; the ids of those that are due now are printed. With ids, all of them are retried or
-    none. With --all, events that cannot continue yet are left and reported.
+    The events become due, and the running consumer tries them within a second. The command prints their ids. With ids,
+    either all of them are retried or none. With --all, events that cannot continue yet are left and reported.
 
-    A conflict or an expired event would get the same verdict again; --force applies it once regardless. An unreadable
-    message is read again, with the contract that the consumer has now.
+    A conflict or an expired event would be parked again for the same reason; --force applies it once anyway. An
+    unreadable message is read again, with the contract that the consumer has now.
 
     \b
     Examples:
@@ -279,11 +291,12 @@ _LEFT = {
 def skip(
     parked_ids: tuple[int, ...], *, inbox_location: InboxLocation, consumer: str, note: str, prints_json: bool
 ) -> None:
-    """Give up parked events for good.
+    """Skip parked events permanently.
 
-    All events that are named are skipped, or none. The events that waited behind them continue. If a skipped event is
-    delivered again, it is a duplicate. Skipping a numbered event moves its aggregate's watermark past it, and stores
-    the gap with --note. A numbered event that is not the next of its aggregate is refused.
+    Either all named events are skipped, or none. The events that waited for them are applied next. If a skipped event
+    is delivered again, the consumer ignores it as a duplicate. Skipping a numbered event moves its aggregate's
+    watermark past it, and stores the gap with --note. The command refuses a numbered event that is not the next one of
+    its aggregate.
 
     \b
     Example:

@@ -63,7 +63,9 @@ _NOT_READ = "OP406"
 @connect_url_option(required=False, note="; needed for MariaDB and MySQL")
 @broker_options(required=False)
 @click.option(
-    "--without-topics", is_flag=True, help="Do not compare events with the topics; rely on the position alone."
+    "--without-topics",
+    is_flag=True,
+    help="Do not compare events with the topics; rely on the slot, or the connector's offset, alone.",
 )
 @consumer_option(required=False, note="; events that it has applied count as published")
 @inbox_dsn_option()
@@ -73,7 +75,7 @@ _NOT_READ = "OP406"
     "--keep",
     type=Duration(),
     metavar="DURATION",
-    help="Keep events younger than this, by created_at; 0s keeps none.",
+    help="Keep events younger than this, by created_at; 0s keeps no delivered event.",
 )
 @click.option("--archive", metavar="TABLE", help="Move the rows to this table, which is created if it does not exist.")
 @click.option(
@@ -89,9 +91,9 @@ _NOT_READ = "OP406"
     metavar="DURATION",
     default="90s",
     show_default=True,
-    help="How long to wait until delivery has passed this run's checkpoint. On an idle database that "
-    "takes a heartbeat and the worker's offset.flush.interval.ms. With 0s, only checkpoints of "
-    "earlier runs count.",
+    help="How long to wait until the connector confirms this run's checkpoint. On an idle database this takes until "
+    "the next heartbeat, and then up to the worker's offset.flush.interval.ms. With 0s, only checkpoints of earlier "
+    "runs count.",
 )
 @json_option()
 def prune(
@@ -116,12 +118,12 @@ def prune(
 ) -> None:
     """Delete events that are proven delivered.
 
-    An event is deleted when three things hold: the slot of the spec has confirmed everything committed when a
-    checkpoint was taken; the event was committed by then; and the event is in its topic, or --consumer has applied it.
-    On MariaDB and MySQL, the connector's stored offset takes the place of the slot. Age alone proves nothing. --keep
-    retains recent events although they were delivered; without it, the command asks. --dry-run waits as a real run
-    does. Deleted events cannot be published again. The sequence numbers of aggregates are kept. The command prints the
-    number of deleted events.
+    Each run takes a checkpoint: the committed events, and the end of the database's log. An event is deleted if a
+    checkpoint contains it, the slot of the spec has confirmed the position of that checkpoint, and the event is in its
+    topic or --consumer has applied it. On MariaDB and MySQL, the connector's stored offset replaces the slot. The age
+    of an event is no proof of delivery. --keep retains recent events although they were delivered; without it, the
+    command asks for confirmation. --dry-run also waits for up to --wait. Deleted events cannot be published again. The
+    last sequence number of each aggregate is kept. The command prints the number of deleted events.
 
     DSN is the outbox's database as this machine reaches it. Its role must be able to select and delete from the outbox
     and to write the checkpoint table beside it. MariaDB and MySQL (mysql://…) have no checkpoint table; there the role

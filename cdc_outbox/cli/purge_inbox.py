@@ -66,16 +66,17 @@ def purge_inbox(
 ) -> None:
     """Delete inbox ids that are older than the horizon.
 
-    The ids of all consumers are deleted, and the next partitions are created. Claims are stored in weekly partitions,
-    which are dropped when they are over. Ids without a time, from outboxes of other tools, are deleted by the time of
-    their claim. On MariaDB, MySQL and SQLite, all ids are in one table and are deleted page by page. Watermarks, gaps
-    and parked events are never deleted. Run it once a week, with a role that owns the inbox.
+    The ids of all consumers are deleted, and the next partitions are created. Ids that contain their time (UUIDv7) are
+    stored in weekly partitions; a partition is dropped when its week is older than the horizon. Ids without a time,
+    from outboxes of other tools, are deleted by the time at which the consumer stored them. On MariaDB, MySQL and
+    SQLite, all ids are in one table and are deleted page by page. Watermarks, gaps and parked events are never deleted.
+    Run it once a week, with a role that owns the inbox.
 
-    An event that comes again after its id was deleted is judged by its sequence number. Without a number, it is parked
-    as expired if its UUIDv7, or otherwise its creation time, is older than the purge. If only the record's timestamp
-    gives that time, an event that is published again is applied again. Therefore the horizon must not be shorter than
-    the retention of the topics. These are the topics that the inbox's consumers have read, and those of SPEC and
-    --consumed-topic.
+    If an event is delivered again after its id was deleted, the consumer checks its sequence number. An event without a
+    number is parked as expired if its time is before the horizon of the last purge. Its time is that of its UUIDv7, or
+    otherwise its creation time. If it has neither, the record's timestamp is used: then an event that is published
+    again is applied again. Therefore the horizon must not be shorter than the retention of the topics. These are the
+    topics that the inbox's consumers have read, and those of SPEC and --consumed-topic.
 
     \b
     Examples:

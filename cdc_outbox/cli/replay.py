@@ -79,8 +79,9 @@ def replay(
 
     The options select messages; a message must match all of them. Events that were applied are skipped as duplicates.
     Events that were never applied, for example after the group's offsets were moved by accident, are applied in order,
-    in the same transactions as always. Other consumers are not affected, no offset is committed, and the consumer may
-    run at the same time. An event whose handler fails is parked, and the running consumer tries it again.
+    in the same transactions as during normal operation. Other consumers are not affected, no offset is committed, and
+    the consumer may run at the same time. An event whose handler fails is parked, and the running consumer tries it
+    again.
 
     With sequence: increasing, the replay is refused if it would apply an event before an earlier event of the same
     aggregate that the consumer has not read yet: the earlier one would then be a conflict.

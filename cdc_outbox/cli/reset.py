@@ -48,12 +48,12 @@ def baseline(
 
     A new consumer parks events when the first events of their aggregates are no longer in the topics. If the consumer
     has applied no event of an aggregate, this command sets the aggregate's watermark to the number before its first
-    parked event and records the missing numbers; the waiting events then continue. Run it when the consumer has read
-    its topics to the end, or whenever its parking limit is reached. An event from before the baseline that arrives
-    later is a conflict.
+    parked event and records the missing numbers; the waiting events are then applied. Run it when the consumer has read
+    its topics to the end, or whenever its parking limit is reached. If an event from before the baseline arrives later,
+    it is parked as a conflict.
 
-    In an aggregate that the consumer already follows, a missing event is lost rather than old. This gap is accepted
-    only if you name it: --aggregate TYPE/ID --source SOURCE.
+    If the consumer has already applied events of the aggregate, a missing event counts as lost. This gap is accepted
+    only if you name the aggregate: --aggregate TYPE/ID --source SOURCE.
 
     Each line shows an aggregate, its source, its previous watermark, the first and the last sequence number accepted as
     missing, and how many events continue.
@@ -116,8 +116,8 @@ def _row(gap: Gap, consumer: str) -> dict[str, Any]:
 @broker_options()
 @consumer_option()
 @click.option("--aggregate", "of_aggregate", type=AggregateName(), metavar="TYPE/ID", help="Only this aggregate.")
-@click.option("--all", "everything", is_flag=True, help="Select all: the events of every aggregate.")
-@click.option("--offsets-only", is_flag=True, help="Delete only the record of how far each topic was applied.")
+@click.option("--all", "everything", is_flag=True, help="Select all: the records of every aggregate.")
+@click.option("--offsets-only", is_flag=True, help="Delete only the offset up to which each topic was applied.")
 @click.option(
     "--run-effects-again", is_flag=True, help="Delete the record. Without this option, only show what would be deleted."
 )
@@ -140,11 +140,12 @@ def reset(
     """Delete a consumer's record of applied events.
 
     Claims, watermarks, gaps and parked events are deleted. The data that handlers have written stays. When the events
-    come again, for example by `cdc-outbox replay`, their handlers run again and their effects happen twice, unless you
-    have undone them. Therefore nothing is deleted without --run-effects-again: the command then shows what would be
-    deleted.
+    are delivered again, for example by `cdc-outbox replay`, their handlers run again and their effects happen twice,
+    unless you have undone them. Therefore the command only shows what would be deleted, unless --run-effects-again is
+    given.
 
-    Events that are no longer in a topic cannot come again. Their record is kept, and later events follow them.
+    Events that are no longer in a topic cannot be delivered again. Their record is kept, so that later events of the
+    aggregate do not wait for them.
 
     After --all, the consumer reads its topics from the beginning at its next start.
 

@@ -77,7 +77,7 @@ _env_option = click.option(
 def stack() -> None:
     """Run PostgreSQL, Kafka and Connect on this machine.
 
-    They are plain processes; no container engine is needed. Connect has Debezium's plugins.
+    The servers run as ordinary processes, without containers. Connect has Debezium's plugins.
 
     \b
     Example:
@@ -97,7 +97,8 @@ def stack() -> None:
     "databases",
     metavar="NAME",
     multiple=True,
-    help="Create this empty database, shown as NAME_DSN and NAME_URL; repeatable. CDC_OUTBOX_DSN is the first.",
+    help="Create this empty database; `stack env` prints its addresses as NAME_DSN and NAME_URL. Repeatable; "
+    "CDC_OUTBOX_DSN is the DSN of the first one.",
 )
 @_env_option
 @click.option("--mariadb", is_flag=True, help="Add a MariaDB server, and Debezium's connector for it.")
@@ -117,10 +118,11 @@ def up(
 ) -> None:
     """Start a stack and run it until Ctrl-C.
 
-    It uses free ports and its own folder. Connectors can refer to POSTGRES_HOST and POSTGRES_PORT as ${env:NAME}, with
-    --mariadb to MARIADB_HOST and MARIADB_PORT, and to the variables of --env. A MariaDB server also has the databases
-    of --create-database; MARIADB_DSN is the first. Remains of a crashed stack are removed first. Kafka has no login: do
-    not start a stack on a machine that you share with users whom you do not trust.
+    The stack uses free ports and its own folder. Connectors can use these variables as ${env:NAME}: POSTGRES_HOST and
+    POSTGRES_PORT, with --mariadb also MARIADB_HOST and MARIADB_PORT, and the variables of --env. A MariaDB server also
+    has the databases of --create-database; MARIADB_DSN is the DSN of the first one. Remains of a crashed stack are
+    removed first. Kafka has no login: do not start a stack on a machine that you share with users whom you do not
+    trust.
 
     \b
     Example:
@@ -232,7 +234,7 @@ def logs(part: str, *, name: str, lines: int) -> None:
 @_env_option
 @json_option()
 def restart(part: str, *, name: str, variables: dict[str, str], prints_json: bool) -> None:
-    """Restart a running or crashed part on its ports and files.
+    """Restart a running or crashed part with its ports and files.
 
     \b
     Examples:

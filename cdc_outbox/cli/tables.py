@@ -226,9 +226,9 @@ def refuse_other_database(spec: Spec, connection: AnyConnection, driver: Transac
 def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_json: bool) -> int:
     """Create the next partitions of an outbox.
 
-    The partitions are those of the current day or month and the following ones. Run it more often than the partitions
-    last; running it again changes nothing. A missing partition causes no failure: the default partition takes the
-    event. After that, the missing partition cannot be created; it is named, and the exit code is 1.
+    The command creates the partition of the current day or month and the following ones. Run it again before the last
+    of them begins; additional runs change nothing. A missing partition causes no failure: the default partition stores
+    the event. After that, the missing partition cannot be created; the command names it and exits with 1.
 
     \b
     Example:

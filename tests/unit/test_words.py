@@ -36,8 +36,8 @@ RETIRED = [
 _RETIRED = re.compile("|".join(f"(?:{word})" for word in RETIRED), re.IGNORECASE)
 
 VERB = re.compile(
-    "Accept|Check|Compare|Create|Delete|Deliver|Deploy|Diagnose|Explain|Export|Give|List|Manage|Pause|Print|Publish|"
-    "Restart|Resume|Retry|Run|Set|Show|Simulate|Start|Stop|Trust|Write"
+    "Accept|Check|Compare|Create|Delete|Deliver|Deploy|Diagnose|Explain|Export|List|Manage|Pause|Print|Publish|"
+    "Restart|Resume|Retry|Run|Set|Show|Simulate|Skip|Start|Stop|Trust|Write"
 )
 
 
