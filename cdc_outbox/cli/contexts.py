@@ -173,7 +173,7 @@ class Contexts:
             raise ConfigError(
                 f"there is no context {name!r}: no file of contexts was found",
                 field="--context",
-                hint="Write cdc-outbox.yaml, or give the file with --contexts: docs/deploying.md.",
+                hint="Write cdc-outbox.yaml, or give the file with --contexts; docs/deploying.md describes it.",
             )
         hint = suggestion(name, sorted(self.known), "Contexts")
         raise ConfigError(f"{self.path} has no context {name!r}", field="--context", hint=hint)

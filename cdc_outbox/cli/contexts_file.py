@@ -141,7 +141,7 @@ def parse_contexts(text: str, path: Path, variables: Mapping[str, str]) -> Conte
     mistakes = [str(finding) for finding in document.findings] or list(_mistakes(document))
     if mistakes:
         raise ConfigError(
-            "; ".join(mistakes), field="contexts", hint="Correct the file of contexts: docs/deploying.md."
+            "; ".join(mistakes), field="contexts", hint="Correct the file of contexts; docs/deploying.md describes it."
         )
     known = {
         name: Context(name=name, file=path, content=content, variables=variables)

@@ -174,7 +174,7 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
         raise ConfigError(
             f"the {whose} URL must not contain credentials",
             field="connect_url",
-            hint="Put them into CDC_OUTBOX_CONNECT_LOGIN, or into a context as references: docs/deploying.md.",
+            hint="Put them into CDC_OUTBOX_CONNECT_LOGIN, or into a context as references (see docs/deploying.md).",
         )
     if parts.query or parts.fragment:
         raise ConfigError(f"the {whose} URL must not have a query or a fragment", field="connect_url")

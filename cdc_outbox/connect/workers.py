@@ -38,10 +38,10 @@ _NOT_CONNECT = (
 )
 _LOGIN = (
     "Give a login that Connect accepts: in the context (basic or bearer), in CDC_OUTBOX_CONNECT_LOGIN together with "
-    "CDC_OUTBOX_CONNECT_URL, or with --connect-login-file: docs/deploying.md."
+    "CDC_OUTBOX_CONNECT_URL, or with --connect-login-file (see docs/deploying.md)."
 )
 _REDIRECT = "Redirects are not followed, because a login would be sent along. If the new URL is correct, give it."
-_CERTIFICATE = "Give the CA that signed the workers' certificates in the context (tls.ca): docs/deploying.md."
+_CERTIFICATE = "Give the CA that signed the workers' certificates in the context (tls.ca) (see docs/deploying.md)."
 
 
 class Workers:
