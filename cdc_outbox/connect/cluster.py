@@ -169,7 +169,11 @@ def _refuse_url(url: str, whose: str = "Connect") -> None:
         raise ConfigError(f"the {whose} URL is invalid", field="connect_url") from error
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         # Not quoted: a value that is no URL may be credentials and a host without a scheme.
-        raise ConfigError(f"the {whose} URL must start with http:// or https://", field="connect_url")
+        raise ConfigError(
+            f"the {whose} URL must start with http:// or https://",
+            field="connect_url",
+            hint="Write it as http://host:port or https://host:port.",
+        )
     if parts.username or parts.password:
         raise ConfigError(
             f"the {whose} URL must not contain credentials",
