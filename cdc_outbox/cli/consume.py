@@ -168,7 +168,11 @@ def load(target: str) -> Consumer | AsyncConsumer:
     """
     module, colon, attribute = target.partition(":")
     if not colon or not module or not attribute:
-        raise ConfigError(f"{target!r} is not of the form module:attribute", field="TARGET")
+        raise ConfigError(
+            f"{target!r} is not of the form module:attribute",
+            field="TARGET",
+            hint="For example orders.shipping:consumer.",
+        )
     sys.path.insert(0, str(Path.cwd()))
     try:
         imported = importlib.import_module(module)
@@ -176,7 +180,11 @@ def load(target: str) -> Consumer | AsyncConsumer:
         # Only MODULE itself or a package above it: what it imports in turn is its own affair.
         if not f"{module}.".startswith(f"{error.name}."):
             raise _failed(module, error) from error
-        raise ConfigError(f"there is no module {module!r} here", field="TARGET") from error
+        raise ConfigError(
+            f"there is no module {module!r} in the current folder or on Python's path",
+            field="TARGET",
+            hint="Run the command in the folder that contains the module, or install its package.",
+        ) from error
     except Exception as error:
         raise _failed(module, error) from error
     try:
@@ -184,7 +192,9 @@ def load(target: str) -> Consumer | AsyncConsumer:
     except AttributeError as error:
         raise ConfigError(f"the module {module} has no attribute {attribute!r}", field="TARGET") from error
     if not isinstance(found, Consumer | AsyncConsumer):
-        raise ConfigError(f"{target} is a {type(found).__name__}, not a Consumer", field="TARGET")
+        raise ConfigError(
+            f"{target} must be a Consumer or an AsyncConsumer, not {type(found).__name__}", field="TARGET"
+        )
     return found
 
 

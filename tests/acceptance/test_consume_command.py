@@ -223,9 +223,9 @@ def test_an_inbox_that_was_not_made_is_named_with_the_command_that_makes_it(serv
     ("target", "sentence"),
     [
         ("service", "'service' is not of the form module:attribute"),
-        ("nobody:consumer", "there is no module 'nobody' here"),
+        ("nobody:consumer", "there is no module 'nobody' in the current folder"),
         ("service:nobody", "the module service has no attribute 'nobody'"),
-        ("service:not_a_consumer", "service:not_a_consumer is a int, not a Consumer"),
+        ("service:not_a_consumer", "service:not_a_consumer must be a Consumer or an AsyncConsumer, not int"),
     ],
 )
 def test_a_target_that_is_no_consumer_is_named(service: Service, folder: Path, target: str, sentence: str) -> None:
@@ -259,7 +259,10 @@ def test_a_module_that_is_missing_in_a_package_is_named(target: str, tmp_path: P
     (tmp_path / "orders" / "a.py").touch()
     done = run_command_in(tmp_path, "consume", target, env={"PATH": "/usr/bin:/bin"})
     assert done.returncode == 2
-    assert f"error: there is no module '{target.partition(':')[0]}' here" in done.stderr
+    assert (
+        f"error: there is no module '{target.partition(':')[0]}' in the current folder or on Python's path"
+        in done.stderr
+    )
 
 
 def test_help_shows_an_example() -> None:
