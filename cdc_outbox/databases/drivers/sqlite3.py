@@ -77,7 +77,7 @@ def connect(url: str) -> sqlite3.Connection:
         hint = "Use sqlite:///orders.db for a file in this folder, sqlite:////var/lib/orders.db for another folder."
         raise ConfigError("the DSN cannot be read", field="dsn", hint=hint)
     if not Path(path).is_file():
-        hint = "The service creates it; an empty file also works."
+        hint = "Correct the path, or start the service that creates the file. For a new database, create an empty file."
         raise ConfigError(f"there is no database file {path}", field="dsn", hint=hint)
     with translated():
         return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=rw", uri=True, isolation_level=None)

@@ -174,4 +174,8 @@ def refuse_file(spec: Spec) -> None:
         ConfigError: It is SQLite.
     """
     if spec.database.kind not in CAPTURES:
-        raise ConfigError(f"no supported connector reads {spec.database.kind}", field="database.kind")
+        raise ConfigError(
+            f"no supported connector reads {spec.database.kind}",
+            field="database.kind",
+            hint="This command needs a database with a connector, such as postgresql: correct database.kind in the spec.",
+        )
