@@ -188,6 +188,6 @@ def explain(code: str | None, *, everything: bool) -> None:
         return
     known = explanations()
     if code.upper() not in known:
-        hint = did_you_mean(code.upper(), list(known)) or "`cdc-outbox explain --all` prints every code."
+        hint = f"{did_you_mean(code.upper(), list(known))} `cdc-outbox explain --all` prints every code.".lstrip()
         raise ConfigError(f"there is no code {code!r}", field="CODE", hint=hint)
     say(str(known[code.upper()]))

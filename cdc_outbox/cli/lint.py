@@ -203,7 +203,7 @@ def _find(
             raise click.UsageError("give a file, or a connector with --connector and --connect-url")
         return _in_connect(connector, cluster, version)
     if connector is None and config != STDIN and not Path(config).exists():
-        hint = f"For a connector in Kafka Connect: --connector {visible(config)}"
+        hint = f"If this is the name of a connector in Kafka Connect, write --connector {visible(config)}."
         raise ConfigError(f"there is no file {visible(config)!r}", hint=hint)
     found, findings = read_configs(config, version, takes_specs=False)
     if findings or (len(found) == 1 and connector in {None, found[0].name}):

@@ -50,7 +50,7 @@ _NO_KEEP = (
 )
 _NO_BROKERS = (
     "give --bootstrap-servers (CDC_OUTBOX_BOOTSTRAP_SERVERS): events are compared with their topics before they are "
-    "deleted. --without-topics relies on the slot, or the connector's offset, alone."
+    "deleted; or give --without-topics to rely only on the slot (on MariaDB and MySQL: on the connector's offset)."
 )
 
 _NOT_READ = "OP406"

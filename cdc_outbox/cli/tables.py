@@ -236,7 +236,11 @@ def partitions(spec: Path, *, databases: Databases, ahead: int | None, prints_js
     """
     pipeline = read_spec(spec)
     if pipeline.outbox.partitions is None:
-        raise ConfigError("the spec has no outbox.partitions", field="outbox.partitions")
+        raise ConfigError(
+            "the spec has no outbox.partitions",
+            field="outbox.partitions",
+            hint="Only a table with outbox.partitions: day or month in its spec needs this command.",
+        )
     with connected(databases.of(pipeline.name), pipeline.database.kind) as (connection, driver):
         refuse_other_database(pipeline, connection, driver)
         if not Catalog(connection, driver).exists(pipeline.outbox.table):
