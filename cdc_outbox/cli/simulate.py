@@ -202,7 +202,7 @@ def _note_refused(number: int, named: Iterable[str], row: Row, table: OutboxTabl
     needed = (columns.id, columns.aggregate_type, columns.aggregate_id, columns.type)
     missing = [name for name in needed if row[name].value is None]
     if missing:
-        say(f"{'note':<10} row {number}: the table requires {', '.join(missing)}", err=True)
+        say(f"{'note':<10} row {number} has no value for {', '.join(missing)}, which the table requires", err=True)
 
 
 def _cache() -> Path:

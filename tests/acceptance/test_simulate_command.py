@@ -91,7 +91,7 @@ def test_any_connectors_json_will_do(tmp_path: Path) -> None:
 def test_a_row_that_the_table_refuses_is_shown_with_a_note() -> None:
     done = run_command("simulate", SPEC, "--row", json.dumps(ROW), "--row", '{"aggregatetype": "customer"}')
     assert done.returncode == 0
-    assert done.stderr == "note       row 2: the table requires id, aggregateid, type\n"
+    assert done.stderr == "note       row 2 has no value for id, aggregateid, type, which the table requires\n"
 
 
 def test_a_row_that_would_fail_the_task_is_an_error_and_exits_1(tmp_path: Path) -> None:
