@@ -55,7 +55,9 @@ def _parse(text: str, name: str, *, several: bool) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = None if mark is None else mark.line + 1
-        raise RefusedTextError(f"not YAML: {error.problem or error.context}.", line) from error
+        problem = error.problem or error.context or ""
+        advice = " Indent with spaces, not tabs." if repr("\t") in problem else ""
+        raise RefusedTextError(f"not YAML: {problem}.{advice}", line) from error
     except ReaderError as error:
         problem = f"not YAML: it holds the character U+{error.character:04X}."
         raise RefusedTextError(problem, text.count("\n", 0, error.position) + 1) from error
