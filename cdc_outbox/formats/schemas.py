@@ -72,8 +72,8 @@ class EventSchemas:
             # The schema `false` refuses everything and is no keyword; jsonschema reports it at what is around it.
             keyword = "false" if error.schema is False else error.validator
             raise EventError(
-                f"the payload of {event.type} breaks its schema: {_path(error, validator.schema)} violates {keyword}",
-                hint=f"In the schema, this is {_pointer(error)}, with references resolved.",
+                f"the payload of {event.type} breaks its schema: {_path(error, validator.schema)} violates {keyword!r}",
+                hint=f"$ is the payload. The violated rule is {_pointer(error)} of the schema, with references resolved.",
             )
 
     def _validator_of(self, event: Event) -> "Draft202012Validator | None":
@@ -101,12 +101,16 @@ def _compiled(key: Key, schema: JsonValue) -> "Draft202012Validator":
         case (str(event_type), None | str() as version):
             field = f"schemas[{event_type!r}, {version!r}]"
         case _:
-            raise ConfigError(f"{key!r} must be an event type and a version, both str", field="schemas")
+            raise ConfigError(
+                f"the key {key!r} of schemas must be an event type and a version",
+                field="schemas",
+                hint='Write ("OrderPlaced", "1"), or ("OrderPlaced", None) for events without a version.',
+            )
     try:
         for part in _parts(schema, field):
             Draft202012Validator.check_schema(part)
     except SchemaError as error:
-        raise ConfigError(f"not a JSON Schema: {error.message} at {error.json_path}", field=field) from error
+        raise ConfigError(f"{field} is not a JSON Schema: {error.message} at {error.json_path}", field=field) from error
     return Draft202012Validator(schema, registry=Registry())
 
 
@@ -116,7 +120,7 @@ def _parts(schema: object, field: str) -> Iterator[Any]:
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
     if not isinstance(schema, dict):
-        raise ConfigError(f"the schema is of type {type(schema).__name__}, not dict", field=field)
+        raise ConfigError(f"{field} is of type {type(schema).__name__}, not dict", field=field)
     yield schema
     pending: list[tuple[Any, Any]] = [(schema, REGISTRY.resolver_with_root(DRAFT202012.create_resource(schema)))]
     seen = set()
@@ -126,13 +130,13 @@ def _parts(schema: object, field: str) -> Iterator[Any]:
             continue
         seen.add(id(part))
         if part.get("$schema", _DIALECT).rstrip("#") != _DIALECT:
-            raise ConfigError(f"the schema is of draft {part['$schema']}, not 2020-12", field=field)
+            raise ConfigError(f"{field} is of draft {part['$schema']}, not 2020-12", field=field)
         for reference in (part[keyword] for keyword in ("$ref", "$dynamicRef") if keyword in part):
             try:
                 found = resolver.lookup(reference)
             except Exception as error:  # Unresolvable, or whatever a pointer stumbles over on its way
                 raise ConfigError(
-                    f"the schema refers to {reference!r}, which it does not contain",
+                    f"{field} refers to {reference!r}, which it does not contain",
                     field=field,
                     hint="References are not fetched: put the target into the schema's own $defs.",
                 ) from error
