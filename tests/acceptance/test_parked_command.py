@@ -245,7 +245,7 @@ def test_ids_are_not_forgotten_before_their_events_are(
     declaring.write_text(spec.read_text().replace("{name:", "{horizon: 3d, name:"))
     for arguments, code, words in (
         ([str(spec), "--horizon=2d"], 0, ""),
-        ([str(declaring), "--horizon=2d"], 2, "shorter than the 3 days of topics.horizon in the spec"),
+        ([str(declaring), "--horizon=2d"], 2, "shorter than topics.horizon in the spec, 3 days"),
         ([str(declaring), "--horizon=2d", "--accept-shorter-horizon"], 0, ""),
         ([str(declaring), "--horizon=3d"], 0, ""),
         ([str(spec), "--horizon=1.9d"], 2, f"{topics['short']} up to 2 days"),

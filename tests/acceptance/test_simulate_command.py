@@ -57,7 +57,7 @@ def test_a_row_of_mariadb_becomes_the_same_message_as_one_of_postgresql() -> Non
     other = SPEC.replace("orders.yaml", "orders-mariadb.yaml")
     assert simulated(other, "--row", json.dumps(ROW)) == simulated(SPEC, "--row", json.dumps(ROW))
     done = run_command("simulate", other, "--from-table", "--dsn", "mysql://u:p@nowhere.invalid/orders")
-    assert "--from-table reads PostgreSQL only; give a row with --row." in done.stderr
+    assert "--from-table reads PostgreSQL only; give a row with --row" in done.stderr
 
 
 def test_a_row_is_shown_as_the_message_that_it_becomes() -> None:
