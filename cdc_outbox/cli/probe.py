@@ -25,6 +25,7 @@ from cdc_outbox.kafka.admin import Topics
 
 AFTERWARDS_SECONDS = 1.0
 """How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
+_AWAY = (BrokerUnavailableError, ConnectUnavailableError, DatabaseUnavailableError)
 CONNECT, DATABASE, BROKERS, INBOX = "connect", "database", "topics", "inbox"
 
 _LOG = logging.getLogger("cdc_outbox.cli.probe.librdkafka")
@@ -72,7 +73,7 @@ def probe(
         needs_all: Whether a refusal is raised; otherwise it counts as an answer, and the next request meets it again.
 
     Raises:
-        CdcOutboxError: The first refusal, where all are needed.
+        CdcOutboxError: A refusal, where all are needed: first one that trying again does not change.
     """
     asks: dict[str, Callable[[], object]] = {}
     errors: dict[str, CdcOutboxError] = {}
@@ -159,8 +160,10 @@ def _ask_all(
         while quiet:
             name, refusal = answers.get(timeout=max(0.001, deadline - monotonic()))
             if refusal is not None:
-                if needs_all:
+                if needs_all and not isinstance(refusal, _AWAY):
                     raise refusal
                 refusals[name] = refusal
             quiet.discard(name)
+    if needs_all and refusals:
+        raise next(refusals[name] for name in asks if name in refusals)
     return quiet, refusals

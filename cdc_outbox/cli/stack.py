@@ -121,8 +121,7 @@ def up(
     The stack uses free ports and its own folder. Connectors can use these variables as ${env:NAME}: POSTGRES_HOST and
     POSTGRES_PORT, with --mariadb also MARIADB_HOST and MARIADB_PORT, and the variables of --env. A MariaDB server also
     has the databases of --create-database; MARIADB_DSN is the DSN of the first one. Remains of a crashed stack are
-    removed first. Kafka has no login: do not start a stack on a machine that you share with users whom you do not
-    trust.
+    removed first. Kafka has no login: start no stack on a machine that you share with users whom you do not trust.
 
     \b
     Example:

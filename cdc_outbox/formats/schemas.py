@@ -73,7 +73,7 @@ class EventSchemas:
             keyword = "false" if error.schema is False else error.validator
             raise EventError(
                 f"the payload of {event.type} breaks its schema: {_path(error, validator.schema)} violates {keyword!r}",
-                hint=f"$ is the payload. The violated rule is {_pointer(error)} of the schema, with references resolved.",
+                hint=f"$ is the payload. The violated rule is {_pointer(error)} of the schema, references resolved.",
             )
 
     def _validator_of(self, event: Event) -> "Draft202012Validator | None":

@@ -134,7 +134,7 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(TO_KAFKA, "status orders", *CONNECT_UP, *BROKERS),
     _of(NO_CONNECT, "stop orders", *CONNECT),
     _of(TO_KAFKA, f"topics create {SPEC}", *BROKERS),
-    _of(NO_DATABASE, f"verify {SPEC}", DSN, *BROKERS),
+    _of(TO_KAFKA, f"verify {SPEC}", DSN, *BROKERS),
     _of(NO_CONNECT, "watch orders", *CONNECT),
     _of(NO_CONNECT, "watch orders", *CONNECT, *BROKERS),
 )

@@ -66,7 +66,7 @@ def test_a_pipelines_name_where_its_spec_is_wanted_is_told_from_a_lost_file(
 def test_a_connectors_name_where_its_configuration_is_wanted_is_told_from_a_lost_file(tmp_path: Path) -> None:
     lost = complaint("adopt", str(tmp_path / "byhand"))
     assert isinstance(lost, ConfigError)
-    assert lost.hint.endswith("--connector " + str(tmp_path / "byhand"))
+    assert lost.hint.endswith(f"--connector {tmp_path / 'byhand'}.")
 
 
 def test_a_folder_is_linted_as_the_files_in_it_that_can_be_configurations(tmp_path: Path) -> None:

@@ -177,5 +177,5 @@ def refuse_file(spec: Spec) -> None:
         raise ConfigError(
             f"no supported connector reads {spec.database.kind}",
             field="database.kind",
-            hint="This command needs a database with a connector, such as postgresql: correct database.kind in the spec.",
+            hint="This command needs a database with a connector, such as PostgreSQL: correct database.kind.",
         )
