@@ -43,6 +43,7 @@
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
     │       └── SequenceConflictError
+    ├── RelayError                             its branch is in cdc_outbox.relay.relay_errors
     └── StackError
 
 ``retryable`` is true if the same call may succeed later; loops retry nothing else. ``hint`` says what the operator can

@@ -11,6 +11,7 @@ import pytest
 import cdc_outbox
 from cdc_outbox import errors
 from cdc_outbox.errors import CdcOutboxError, NotInTransactionError
+from cdc_outbox.relay import relay_errors
 
 PACKAGE = Path(cdc_outbox.__file__).parent
 SELF_EXPLANATORY = {
@@ -25,11 +26,12 @@ SELF_EXPLANATORY = {
 
 
 def drawn_tree() -> dict[str, tuple[str, bool]]:
-    """Read the docstring's drawing: error → (parent, retryable)."""
+    """Read the drawings in the docstrings: error → (parent, retryable)."""
     assert errors.__doc__
+    assert relay_errors.__doc__
     tree: dict[str, tuple[str, bool]] = {}
     path: list[str] = []
-    for line in errors.__doc__.splitlines():
+    for line in (errors.__doc__ + relay_errors.__doc__).splitlines():
         stripped = line.lstrip(" │├└─")
         name = stripped.split(" ")[0]
         if not (line.startswith("    ") and name.endswith("Error")):
@@ -43,8 +45,9 @@ def drawn_tree() -> dict[str, tuple[str, bool]]:
 def classes() -> dict[str, type[CdcOutboxError]]:
     return {
         name: kind
-        for name, kind in inspect.getmembers(errors, inspect.isclass)
-        if issubclass(kind, CdcOutboxError) and kind.__module__ == errors.__name__
+        for module in (errors, relay_errors)
+        for name, kind in inspect.getmembers(module, inspect.isclass)
+        if issubclass(kind, CdcOutboxError) and kind.__module__ == module.__name__
     }
 
 

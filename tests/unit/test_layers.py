@@ -14,7 +14,7 @@ LAYERS = [
     ["telemetry", "text_files", "formats", "contract"],
     ["databases", "kafka", "spec"],
     ["debezium"],
-    ["writer", "consumer", "connect"],
+    ["writer", "consumer", "relay", "connect"],
     ["operations", "monitoring", "contrib", "testing", "pytest_plugin"],
     ["cli"],
 ]

@@ -1,0 +1,1 @@
+"""The relay: an outbox's events to Kafka, without Kafka Connect."""
