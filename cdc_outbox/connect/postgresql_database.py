@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, translated_for_operator
@@ -17,7 +17,7 @@ from cdc_outbox.databases.facts import (
 )
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.pgoutput import commit_lsn, emitted_content, inserted_values
+from cdc_outbox.databases.pgoutput import Begin, Insert, LogicalMessage, PgoutputMessage, read_message
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.slots import ReplicationSlots, read_slots
 from cdc_outbox.databases.source import read_source
@@ -194,16 +194,15 @@ class PostgresqlDatabase:
             delivered: Up to where Connect has stored that the connector read; the slot may be confirmed later.
             last: The last change that was published, by Connect: its transaction may be read no further.
         """
-        emits, prefix = self._spec.outbox.mode is OutboxMode.MESSAGE, self._spec.outbox.message_prefix
+        emits = self._spec.outbox.mode is OutboxMode.MESSAGE
         count, is_delivered = 0, False
         for lsn, change in self._peek_rows("peek_transactions"):
-            committed = commit_lsn(change)
-            if committed is not None:
+            message = read_message(change)
+            if isinstance(message, Begin):
                 # Connect's position is the end of a commit record, this one its beginning.
-                is_delivered = delivered is not None and committed < delivered.value
+                is_delivered = delivered is not None and message.commit_lsn < delivered.value
             elif not is_delivered:
-                is_event = emitted_content(change, prefix) is not None if emits else inserted_values(change) is not None
-                count += is_event
+                count += self._is_ours(message) if emits else isinstance(message, Insert)
                 if last is not None and int(lsn) == last.value:
                     count = 0
         return count
@@ -235,15 +234,14 @@ class PostgresqlDatabase:
         names = outbox.columns.names()
         wanted = [names[role] for role in ("aggregate_type", "aggregate_id", "source", "sequence") if role in names]
         emits = outbox.mode is OutboxMode.MESSAGE
-        for change in self._peek("peek_messages" if emits else "peek"):
-            if emits:
-                content = emitted_content(change, outbox.message_prefix)
-                event = None if content is None else [json.loads(content).get(column) for column in wanted]
-            else:
-                row = inserted_values(change) or []
-                # A table that shares the publication may have other columns.
-                event = [row[order.index(column)] for column in wanted] if len(row) == len(order) else None
-            if event is not None and None not in event:
+        for message in self._peek("peek_messages" if emits else "peek"):
+            event: list[object] = [None]
+            if self._is_ours(message):
+                event = [json.loads(message.content).get(column) for column in wanted]
+            # A table that shares the publication may have other columns.
+            elif isinstance(message, Insert) and len(message.values) == len(order):
+                event = [message.values[order.index(column)] for column in wanted]
+            if None not in event:
                 yield tuple(value.decode() if isinstance(value, bytes) else str(value) for value in event)
 
     def _count_rows_outside_slot(self, columns: Sequence[str]) -> int:
@@ -263,16 +261,20 @@ class PostgresqlDatabase:
     def _ids_in_slot(self, position: int) -> list[str]:
         """Return the ids among the slot's changes."""
         held: list[str] = []
-        for change in self._peek("peek"):
-            values = inserted_values(change) or []
+        for message in self._peek("peek"):
+            values = message.values if isinstance(message, Insert) else []
             # A table that shares the publication may have fewer columns.
             if position < len(values) and (value := values[position]) is not None:
                 held.append(value.decode())
         return held
 
-    def _peek(self, statement: str) -> Iterator[bytes]:
+    def _is_ours(self, message: PgoutputMessage) -> TypeGuard[LogicalMessage]:
+        """Return whether a message is an event that was emitted with the outbox's prefix."""
+        return isinstance(message, LogicalMessage) and message.prefix == self._spec.outbox.message_prefix.encode()
+
+    def _peek(self, statement: str) -> Iterator[PgoutputMessage]:
         """Yield the slot's changes."""
-        return (change for *_, change in self._peek_rows(statement))
+        return (read_message(change) for *_, change in self._peek_rows(statement))
 
     def _peek_rows(self, statement: str) -> Iterator[tuple[Any, ...]]:
         """Yield the slot's changes, and what stands before them; by a cursor, for a million payloads take memory."""
