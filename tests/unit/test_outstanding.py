@@ -26,7 +26,7 @@ def test_nothing_undelivered_is_passed_and_in_the_end_everything_is_confirmed(
 ) -> None:
     outstanding: Outstanding[int] = Outstanding()
     units = units_of(shapes)
-    waiting, read, last = [], 0, 0
+    waiting, read, last = list[Unit[int]](), 0, 0
     while read < len(units) or waiting:
         if read < len(units) and (not waiting or data.draw(st.booleans())):
             outstanding.push(units[read])
