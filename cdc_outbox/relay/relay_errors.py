@@ -5,9 +5,16 @@
     CdcOutboxError
     └── RelayError
         ├── DeliveryError                      retryable
-        └── MessageRefusedError
+        ├── MessageRefusedError
+        ├── SlotInUseError                     retryable .slot
+        ├── SlotNotFoundError                  .slot
+        ├── SlotLostError                      .slot
+        ├── SlotMovedError                     .slot .expected .found
+        ├── PublicationNotFoundError           .publication
+        └── ServerChangedError                 .expected .found
 """
 
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import CdcOutboxError
 
 
@@ -26,3 +33,100 @@ class MessageRefusedError(RelayError):
     """The sink refuses a message and would refuse it again; nothing after it was published."""
 
     hint = "Change the limit or the privilege that the message names, and start the relay again."
+
+
+class SlotInUseError(RelayError):
+    """Another connection reads the slot.
+
+    Args:
+        slot: Its name.
+    """
+
+    retryable = True
+    hint = "Find what reads the slot: pg_replication_slots has its active_pid. Stop it, or let this relay wait."
+
+    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+
+
+class SlotNotFoundError(RelayError):
+    """The slot does not exist. The relay never creates it again: events written since would not be published.
+
+    Args:
+        slot: Its name.
+    """
+
+    hint = "Run `cdc-outbox verify SPEC` to list the events that were not published before you create a slot."
+
+    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+
+
+class SlotLostError(RelayError):
+    """The server has removed WAL that the slot needs, so the slot cannot be read any more.
+
+    Args:
+        slot: Its name.
+    """
+
+    hint = (
+        "Run `cdc-outbox verify SPEC` to list the events that were not published, then drop the slot and create it "
+        "again. Raise max_slot_wal_keep_size so that it does not happen again."
+    )
+
+    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+
+
+class SlotMovedError(RelayError):
+    """The slot is further than the relay confirmed: it was advanced, read by others, or created again.
+
+    Args:
+        slot: Its name.
+        expected: The last position that the relay confirmed.
+        found: The slot's position.
+    """
+
+    hint = "Run `cdc-outbox verify SPEC` to list the events between the two positions that were not published."
+
+    def __init__(self, message: str, *, slot: str, expected: Lsn, found: Lsn, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+        self.expected = expected
+        self.found = found
+
+
+class PublicationNotFoundError(RelayError):
+    """The publication does not exist, or does not publish the outbox's inserted rows.
+
+    Args:
+        publication: Its name.
+    """
+
+    hint = (
+        "Run `cdc-outbox init SPEC`, which creates the publication, and `cdc-outbox verify SPEC`: events that were "
+        "written while it was missing are not in the stream."
+    )
+
+    def __init__(self, message: str, *, publication: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.publication = publication
+
+
+class ServerChangedError(RelayError):
+    """Another server than before answers, or one that is a standby.
+
+    Args:
+        expected: The system identifier that the relay read from before, or what the server must be.
+        found: What it is.
+    """
+
+    hint = "Check the DSN: the relay must read from the primary that it read from before, or from its successor."
+
+    def __init__(self, message: str, *, expected: str, found: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.expected = expected
+        self.found = found

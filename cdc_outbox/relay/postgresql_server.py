@@ -1,0 +1,84 @@
+"""The PostgreSQL server that a relay reads from: an ordinary connection that looks, and one that replicates."""
+
+from typing import Any
+
+from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
+from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
+from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.slots import read_slots
+from cdc_outbox.databases.sql import load
+from cdc_outbox.databases.table import OutboxTable
+from cdc_outbox.relay.relay_errors import ServerChangedError
+from cdc_outbox.relay.replication import ReplicationConnection
+from cdc_outbox.relay.wal_source import StreamFacts
+
+_LOOK_MILLISECONDS = 5_000
+"""A look takes a few; a server that takes longer is in no state to be read from."""
+
+
+class PostgresqlServer:
+    """Reads slot and publication, and starts the stream.
+
+    Args:
+        dsn: Of the outbox's database; the role needs REPLICATION.
+        outbox: The table that the publication publishes.
+        name: What ``pg_stat_replication`` calls the relay.
+    """
+
+    def __init__(self, dsn: str, outbox: OutboxTable, *, slot: str, publication: str, name: str) -> None:
+        self._dsn, self._outbox, self._name = dsn, outbox, name
+        self._slot, self._publication = slot, publication
+        self._driver = Psycopg()
+        self._connection: AnyConnection | None = None
+        self._system = ""
+
+    def look(self) -> StreamFacts:
+        """Return server, slot and publication as they are now.
+
+        Raises:
+            DatabaseError: The server cannot be reached, or refuses the role.
+        """
+        connection = self._connected()
+        statement = load(self._driver.dialect, "relay")["server"].render({}, self._driver.style)
+        with translated_for_operator():
+            [(self._system, is_standby)] = self._driver.fetch(connection, statement)
+            publication = Catalog(connection, self._driver).find_publication(self._outbox, self._publication)
+        return StreamFacts(
+            system=self._system,
+            is_standby=is_standby,
+            slot=read_slots(connection, self._driver).find(self._slot),
+            publishes=publication is not None and publication.publishes_inserts and publication.covers_table,
+        )
+
+    def _connected(self) -> AnyConnection:
+        if self._connection is None:
+            timeout: dict[str, Any] = {"options": f"-c statement_timeout={_LOOK_MILLISECONDS}"}
+            self._connection = connect(self._dsn, application_name=f"{self._name} (look)", **timeout)
+        return self._connection
+
+    def start(self) -> ReplicationConnection:
+        """Connect and read the slot from where it was confirmed.
+
+        Raises:
+            SlotInUseError: Another connection reads the slot.
+            ServerChangedError: The DSN leads to another server than a moment ago.
+            DatabaseError: The server cannot be reached, or refuses the role.
+        """
+        stream = ReplicationConnection(self._dsn, self._name)
+        try:
+            system = stream.identify().system
+            if system != self._system:
+                raise ServerChangedError(
+                    f"the DSN leads to two servers, {self._system} and {system}", expected=self._system, found=system
+                )
+            stream.start(self._slot, self._publication)
+        except BaseException:
+            stream.finish()
+            raise
+        return stream
+
+    def close(self) -> None:
+        """Close the ordinary connection."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,222 @@
+"""A replication connection to PostgreSQL: the only module that knows ``psycopg.pq``.
+
+Once the stream has started, nothing blocks but :meth:`ReplicationConnection.wait`: ``get_copy_data(0)`` would hold the
+interpreter's lock while it waits, and signals, threads and delivery reports would stand still.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
+from typing import NamedTuple
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+
+from cdc_outbox.databases.drivers import sqlstate, translated
+from cdc_outbox.databases.drivers.psycopg import connect
+from cdc_outbox.databases.pgoutput import status_update
+from cdc_outbox.databases.quoting import literal, quote
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
+from cdc_outbox.relay.relay_errors import RelayError, SlotInUseError, SlotNotFoundError
+
+PINNED: Mapping[str, str] = {
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+    "bytea_output": "hex",
+    "extra_float_digits": "3",
+    "wal_sender_timeout": "15s",
+}
+"""What decides how the server spells values, whatever is set for the role; a vanished relay frees its slot in 15 s."""
+STATUS_SECONDS = 5.0
+"""The longest pause between two status updates: a third of ``wal_sender_timeout``."""
+_NETWORK: Mapping[str, str] = {
+    "keepalives": "1",
+    "keepalives_idle": "5",
+    "keepalives_interval": "5",
+    "keepalives_count": "2",
+    "tcp_user_timeout": "15000",
+}
+"""Notices a vanished server in 15 s, unless the DSN says otherwise."""
+_SLOT_IN_USE, _NOT_FOUND = "55006", "42704"
+
+
+class ServerIdentity(NamedTuple):
+    """Which server answers.
+
+    Args:
+        system: Its cluster's identifier, which a copy of its files has too.
+        timeline: One more after each promotion.
+    """
+
+    system: str
+    timeline: int
+
+
+class ReplicationConnection:
+    """A connection that reads one slot.
+
+    Args:
+        dsn: Of the database that the slot belongs to.
+        name: What ``pg_stat_replication`` calls the relay.
+
+    Raises:
+        ConfigError: The DSN cannot be read.
+        DatabaseError: The server cannot be reached, or refuses the role.
+        RelayError: The session does not have the settings of :data:`PINNED`.
+    """
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._connection = _open(dsn, name)
+        self._pgconn = self._connection.pgconn
+        self._selector = DefaultSelector()
+        self._is_flushed = True
+        try:
+            self._check_settings()
+        except BaseException:
+            self.finish()
+            raise
+
+    def _check_settings(self) -> None:
+        names = ", ".join(f"pg_catalog.current_setting({literal(name)})" for name in (*PINNED, "client_encoding"))
+        found = self._row(f"select {names}")
+        for (name, value), given in zip((*PINNED.items(), ("client_encoding", "UTF8")), found, strict=True):
+            if given != value:
+                raise RelayError(
+                    f"the replication session has {name}={given}, not {value}",
+                    hint="Connect the relay to PostgreSQL itself: a pooler may drop the settings of a connection.",
+                )
+
+    def identify(self) -> ServerIdentity:
+        """Return which server this is."""
+        system, timeline, *_ = self._row("IDENTIFY_SYSTEM")
+        return ServerIdentity(system, int(timeline))
+
+    def start(self, slot: str, publication: str) -> None:
+        """Begin to read where the slot was confirmed; the relay sends no position, which could skip events.
+
+        Raises:
+            SlotInUseError: Another connection reads the slot.
+            SlotNotFoundError: There is no such slot.
+            DatabaseError: The server refuses for another reason.
+        """
+        options = f"proto_version '1', publication_names {literal(quote(publication))}"
+        try:
+            self._execute(f"START_REPLICATION SLOT {quote(slot)} LOGICAL 0/0 ({options})", pq.ExecStatus.COPY_BOTH)
+        except DatabaseError as error:
+            if error.sqlstate == _SLOT_IN_USE:
+                raise SlotInUseError(str(error), slot=slot) from error
+            if error.sqlstate == _NOT_FOUND:
+                raise SlotNotFoundError(str(error), slot=slot) from error
+            raise
+        self._pgconn.nonblocking = 1
+        self._selector.register(self._pgconn.socket, EVENT_READ)
+
+    def receive(self) -> bytes | None:
+        """Return the next frame that has arrived, ``None`` if none has.
+
+        Raises:
+            DatabaseUnavailableError: The connection broke.
+            DatabaseError: The server ended the stream with an error.
+        """
+        with translated():
+            size, data = self._pgconn.get_copy_data(1)
+            if size == 0:
+                self._pgconn.consume_input()
+                size, data = self._pgconn.get_copy_data(1)
+        if size > 0:
+            return bytes(data)
+        if size < 0:
+            self._raise_end()
+        return None
+
+    def _raise_end(self) -> None:
+        while (result := self._pgconn.get_result()) is not None:
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                raise _error_of(result)
+            if result.status == pq.ExecStatus.COPY_IN:  # the server ended its half of the stream, as in a shutdown
+                break
+        raise DatabaseUnavailableError("the server ended the replication stream")
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something arrives, at most so long."""
+        if not self._is_flushed:
+            self._flush()
+        self._selector.select(seconds)
+
+    def tell(self, confirmed: int) -> None:
+        """Send a status update: everything before this position was delivered.
+
+        Raises:
+            DatabaseUnavailableError: The connection broke.
+        """
+        with translated():
+            self._pgconn.put_copy_data(status_update(confirmed, time.time_ns() // 1_000))
+        self._flush()
+
+    def _flush(self) -> None:
+        with translated():
+            self._is_flushed = self._pgconn.flush() == 0
+        events = EVENT_READ if self._is_flushed else EVENT_READ | EVENT_WRITE
+        self._selector.modify(self._pgconn.socket, events)
+
+    def end(self, seconds: float) -> None:
+        """End the stream so that the server reads the last status update, waiting at most so long.
+
+        A socket that is closed while data lies unread in it is reset, and what was sent last may get lost.
+        """
+        deadline = time.monotonic() + seconds
+        with suppress(psycopg.Error, DatabaseError):
+            self._pgconn.put_copy_end()
+            while (left := deadline - time.monotonic()) > 0:
+                self._flush()
+                size, _ = self._pgconn.get_copy_data(1)
+                if size < 0:
+                    break
+                if size == 0:
+                    self._selector.select(left)
+                    self._pgconn.consume_input()
+
+    def finish(self) -> None:
+        """Close the connection."""
+        self._selector.close()
+        self._connection.close()
+
+    def _row(self, command: str) -> list[str]:
+        result = self._execute(command, pq.ExecStatus.TUPLES_OK)
+        return [(result.get_value(0, column) or b"").decode() for column in range(result.nfields)]
+
+    def _execute(self, command: str, wanted: pq.ExecStatus) -> pq.abc.PGresult:
+        with translated():
+            result = self._pgconn.exec_(command.encode())
+        if result.status != wanted:
+            raise _error_of(result)
+        return result
+
+
+def _open(dsn: str, name: str) -> psycopg.Connection[tuple[object, ...]]:
+    given: Mapping[str, object] = {}
+    with suppress(psycopg.ProgrammingError, UnicodeDecodeError):  # `connect` refuses it, without quoting it
+        given = conninfo_to_dict(dsn)
+    settings = " ".join(f"-c {setting}={value.replace(' ', '')}" for setting, value in PINNED.items())
+    network = {key: value for key, value in _NETWORK.items() if key not in given}
+    return connect(
+        dsn,
+        replication="database",
+        application_name=name,
+        options=f"{given.get('options') or ''} {settings}".strip(),
+        **network,
+    )
+
+
+def _error_of(result: pq.abc.PGresult) -> DatabaseError:
+    state = (result.error_field(pq.DiagnosticField.SQLSTATE) or b"").decode()
+    message = (result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
+    message = message or "the server ended the connection"
+    if not state:
+        return DatabaseUnavailableError(message)
+    return sqlstate.translate(state, message) or DatabaseError(
+        message, sqlstate=state, hint="The server's log has more about it."
+    )

@@ -1,0 +1,254 @@
+"""Events from PostgreSQL's write-ahead log, through a replication slot."""
+
+import logging
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.pgoutput import KEEPALIVE, read_keepalive
+from cdc_outbox.errors import DatabaseError
+from cdc_outbox.relay.outstanding import Outstanding
+from cdc_outbox.relay.relay_errors import (
+    PublicationNotFoundError,
+    ServerChangedError,
+    SlotLostError,
+    SlotMovedError,
+    SlotNotFoundError,
+)
+from cdc_outbox.relay.transactions import Routes, Transactions
+from cdc_outbox.relay.unit import Unit
+
+TELL_SECONDS = 1.0
+"""Between two status updates that confirm something: a crash repeats what was delivered in this time."""
+QUIET_SECONDS = 5.0
+"""Between two that confirm nothing new: a third of the 15 s after which the server gives the connection up."""
+LOOK_SECONDS = 5.0
+"""Between two looks at slot and publication, of whose loss the stream does not always tell."""
+END_SECONDS = 5.0
+"""How long the end of a stream may take."""
+_MOST_FRAMES = 4_096
+"""Frames that are read before anything else gets its turn, whether or not they hold events."""
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicationStream(Protocol):
+    """A connection that reads a slot; errors are those of :mod:`cdc_outbox.relay.replication`."""
+
+    def receive(self) -> bytes | None:
+        """Return the next frame that has arrived, ``None`` if none has."""
+
+    def wait(self, seconds: float) -> None:
+        """Wait until something arrives, at most so long."""
+
+    def tell(self, confirmed: int) -> None:
+        """Send a status update: everything before this position was delivered."""
+
+    def end(self, seconds: float) -> None:
+        """End the stream so that the server reads the last status update, waiting at most so long."""
+
+    def finish(self) -> None:
+        """Close the connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamFacts:
+    """What an ordinary connection tells about server, slot and publication.
+
+    Args:
+        system: The system identifier.
+        slot: ``None`` if it does not exist.
+        publishes: Whether the publication exists and publishes the outbox's inserted rows.
+    """
+
+    system: str
+    is_standby: bool
+    slot: SlotFacts | None
+    publishes: bool
+
+
+class ReplicationServer(Protocol):
+    """The server, as the source reaches it."""
+
+    def look(self) -> StreamFacts:
+        """Return server, slot and publication as they are now; a broken connection is opened again."""
+
+    def start(self) -> ReplicationStream:
+        """Connect and read the slot from where it was confirmed."""
+
+    def close(self) -> None:
+        """Close what :meth:`look` opened."""
+
+
+class WalSource:
+    """Reads a slot, and confirms what is delivered.
+
+    The slot is the only memory: reading starts where it was confirmed, and no event is compared with a position.
+
+    Args:
+        server: Where the slot is.
+        slot: Its name.
+        publication: Its name.
+        routes: The messages of each table's rows.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        server: ReplicationServer,
+        routes: Routes,
+        *,
+        slot: str,
+        publication: str,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._server, self._routes, self._clock = server, routes, clock
+        self._slot, self._publication = slot, publication
+        self._stream: ReplicationStream | None = None
+        self._system = ""
+        self._told = 0
+        self._told_at = self._looked_at = 0.0
+        self._reset()
+
+    def _reset(self) -> None:
+        """Forget what was read: the server sends it again, and reports of its units confirm nothing any more."""
+        self._transactions = Transactions(self._routes)
+        self._outstanding: Outstanding[int] = Outstanding()
+        self._wants_reply = False
+
+    def open(self) -> None:
+        """Start to read.
+
+        Raises:
+            SlotInUseError: Another connection reads the slot.
+            RelayError: Server, slot or publication are not what they were; nothing was read.
+            DatabaseError: The server cannot be reached, or refuses the role.
+        """
+        self._reset()
+        self._look()
+        self._stream = self._server.start()
+        self._told_at = self._clock()
+        if not self._told:  # only now does nothing else move the slot
+            slot = self._look()
+            self._told = slot.confirmed.value if slot.confirmed else 0
+        logger.info("reading slot %s from %s", self._slot, Lsn(self._told))
+
+    def _look(self) -> SlotFacts:
+        facts = self._server.look()
+        self._looked_at = self._clock()
+        if facts.is_standby:
+            raise ServerChangedError("the server is a standby", expected="a primary", found="a standby")
+        if self._system and facts.system != self._system:
+            raise ServerChangedError(
+                f"the server's system identifier is {facts.system}, and was {self._system}",
+                expected=self._system,
+                found=facts.system,
+            )
+        self._system = facts.system
+        slot = self._checked(facts.slot)
+        if not facts.publishes:
+            raise PublicationNotFoundError(
+                f"the publication {self._publication} does not exist, or does not publish what is inserted into the "
+                "outbox",
+                publication=self._publication,
+            )
+        return slot
+
+    def _checked(self, slot: SlotFacts | None) -> SlotFacts:
+        name = self._slot
+        if slot is None:
+            raise SlotNotFoundError(f"the slot {name} does not exist", slot=name)
+        if slot.wal_status == "lost" or slot.invalidation:
+            reason = slot.invalidation or "the server removed WAL that it needs"
+            raise SlotLostError(f"the slot {name} is lost: {reason}", slot=name)
+        found = slot.confirmed or Lsn(0)
+        # A slot may be behind: a server that crashes forgets the last confirmations. Nothing but others move it ahead.
+        if self._told and found.value > self._told:
+            expected = Lsn(self._told)
+            raise SlotMovedError(
+                f"the slot {name} is at {found}, and was confirmed up to {expected}",
+                slot=name,
+                expected=expected,
+                found=found,
+            )
+        return slot
+
+    def read(self, seconds: float) -> Unit[int] | None:
+        """Return what was read next, after waiting at most so long; ``None`` if nothing came."""
+        unit = self._take()
+        if unit is None:
+            self._opened.wait(seconds)
+            unit = self._take()
+        if unit is not None:
+            self._outstanding.push(unit)
+        return unit
+
+    def _take(self) -> Unit[int] | None:
+        transactions, receive = self._transactions, self._opened.receive
+        for _ in range(_MOST_FRAMES):
+            frame = receive()
+            if frame is None:
+                break
+            transactions.add(frame)
+            if frame[0] == KEEPALIVE and read_keepalive(frame).wants_reply:
+                self._wants_reply = True
+            if transactions.is_full:
+                break
+        return transactions.take()
+
+    def settle(self, now: float) -> bool:
+        """Confirm what is delivered, tell the server that the relay lives, and look after slot and publication.
+
+        Returns:
+            Whether anything that was read is not delivered.
+
+        Raises:
+            CdcOutboxError: What a unit failed with, or what the look found.
+        """
+        confirmable = self._outstanding.settle() or 0
+        pause = TELL_SECONDS if confirmable > self._told else QUIET_SECONDS
+        if self._wants_reply or now - self._told_at >= pause:
+            self._tell(confirmable, now)
+        if now - self._looked_at >= LOOK_SECONDS:
+            self._look()
+        return len(self._outstanding) > 0
+
+    def _tell(self, confirmable: int, now: float) -> None:
+        # Noted first: the server may get an update whose sending fails.
+        self._told = max(self._told, confirmable)
+        self._told_at, self._wants_reply = now, False
+        self._opened.tell(self._told)
+
+    def close(self) -> None:
+        """Confirm what is delivered, end the stream and close the connections."""
+        stream, self._stream = self._stream, None
+        with closing(self._server):
+            if stream is None:
+                return
+            try:
+                self._confirm_last(stream)
+            finally:
+                stream.finish()
+
+    def _confirm_last(self, stream: ReplicationStream) -> None:
+        """Tell the server what was delivered, in spite of what failed behind it."""
+        try:
+            self._outstanding.settle()
+        except Exception:
+            logger.debug("events were not delivered", exc_info=True)
+        self._told = max(self._told, self._outstanding.confirmable or 0)
+        # A connection that broke ends the relay's attempt already; its error must not hide another one.
+        with suppress(DatabaseError):
+            if self._told:
+                stream.tell(self._told)
+            stream.end(END_SECONDS)
+
+    @property
+    def _opened(self) -> ReplicationStream:
+        if self._stream is None:
+            raise RuntimeError("the source is not open")
+        return self._stream

@@ -1,0 +1,182 @@
+"""In-memory parts of a relay: a server with one slot, routes, and a sink with room for a few messages."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
+from cdc_outbox.errors import DatabaseUnavailableError
+from cdc_outbox.relay.relay_errors import DeliveryError, SlotInUseError
+from cdc_outbox.relay.transactions import Route
+from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.relay.wal_source import StreamFacts
+from tests.support.pgoutput_messages import begin, commit, insert, relation
+
+
+class NamedRoutes:
+    """Publishes a table whose columns have the outbox's names; the header ``moment`` is ``created_at`` as it came."""
+
+    def find(self, relation: Relation) -> Route:
+        at = {column.name: number for number, column in enumerate(relation.columns)}
+
+        def route(values: Sequence[bytes | None]) -> RoutedEvent:
+            moment = values[at["created_at"]] if "created_at" in at else None
+            return ("topic", values[at["payload"]], values[at["aggregateid"]], -1, 1, [("moment", moment)])
+
+        return route
+
+    def drop(self, operation: str) -> None:
+        pass
+
+
+class MemoryServer:
+    """A log of transactions, and a slot."""
+
+    def __init__(self) -> None:
+        self.facts = StreamFacts(system="7", is_standby=False, slot=slot_at(1), publishes=True)
+        self.log: list[tuple[int, list[bytes]]] = []
+        self.keepalives = True
+        self.streams: list[MemoryStream] = []
+        self.is_read = False
+        self.told: list[int] = []
+        self.fails = Failures()
+
+    def write(self, *values: bytes) -> None:
+        end = 100 * (len(self.log) + 1)
+        messages = [begin(end - 10), relation(["aggregateid", "payload"])]
+        messages += [insert([b"key", value]) for value in values]
+        self.log.append((end, [wal_frame(message) for message in (*messages, commit(end - 10, end))]))
+
+    @property
+    def confirmed(self) -> int:
+        assert self.facts.slot is not None
+        assert self.facts.slot.confirmed is not None
+        return self.facts.slot.confirmed.value
+
+    def look(self) -> StreamFacts:
+        self.fails.maybe(DatabaseUnavailableError("look"))
+        return self.facts
+
+    def start(self) -> "MemoryStream":
+        if self.is_read:
+            raise SlotInUseError("the slot is active", slot="slot")
+        self.fails.maybe(DatabaseUnavailableError("start"))
+        self.is_read = True
+        self.streams.append(MemoryStream(self))
+        return self.streams[-1]
+
+    def close(self) -> None:
+        pass
+
+
+def slot_at(position: int, **options: Any) -> SlotFacts:
+    given: dict[str, Any] = {
+        "name": "slot",
+        "plugin": "pgoutput",
+        "database": "orders",
+        "reader": 0,
+        "wal_status": "reserved",
+        "confirmed": Lsn(position),
+        "log_end": Lsn(position),
+    }
+    return SlotFacts(**(given | options))
+
+
+class MemoryStream:
+    """Sends what the slot has not confirmed, with keepalives between and within transactions."""
+
+    def __init__(self, server: MemoryServer) -> None:
+        self._server, self._sent, self._frames = server, server.confirmed, list[bytes]()
+        self._ended = False
+
+    def receive(self) -> bytes | None:
+        self._server.fails.maybe(DatabaseUnavailableError("receive"))
+        if not self._frames:
+            self._frames = self._next()
+        return self._frames.pop(0) if self._frames else None
+
+    def _next(self) -> list[bytes]:
+        for end, frames in self._server.log:
+            if end > self._sent:
+                before, self._sent = self._sent, end
+                if not self._server.keepalives:
+                    return list(frames)
+                return [keepalive_frame(before), *frames[:3], keepalive_frame(end - 10, wants_reply=True), *frames[3:]]
+        return []
+
+    def wait(self, seconds: float) -> None:
+        pass
+
+    def tell(self, confirmed: int) -> None:
+        self._server.fails.maybe(DatabaseUnavailableError("tell"))
+        assert confirmed >= self._server.confirmed
+        assert self._server.facts.slot is not None
+        self._server.told.append(confirmed)
+        slot = replace(self._server.facts.slot, confirmed=Lsn(confirmed))
+        self._server.facts = replace(self._server.facts, slot=slot)
+
+    def end(self, seconds: float) -> None:
+        self._ended = True
+
+    def finish(self) -> None:
+        self._server.is_read = False
+
+
+class Failures:
+    """Raises at random."""
+
+    def __init__(self, random: Random | None = None, share: float = 0.0) -> None:
+        self.random, self.share = random or Random(0), share  # noqa: S311 - of a test
+
+    def maybe(self, error: Exception) -> None:
+        if self.random.random() < self.share:
+            raise error
+
+
+class MemoryTopic:
+    """What all sinks delivered, and how they fail."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.fails = Failures()
+        self.room = 2
+        self.is_down = False
+
+    def open(self) -> "MemorySink":
+        return MemorySink(self)
+
+
+class MemorySink:
+    """Takes what there is room for, and delivers it in a later poll; after a failure nothing."""
+
+    def __init__(self, topic: MemoryTopic) -> None:
+        self._topic, self._taken = topic, list[tuple[Unit[Any], bytes | None]]()
+        self._failed = False
+
+    def send(self, unit: Unit[Any], start: int) -> int:
+        self._topic.fails.maybe(DeliveryError("send"))
+        events = unit.events[start : start + max(0, self._topic.room - len(self._taken))]
+        self._taken += [(unit, event[1]) for event in events]
+        return len(events)
+
+    def poll(self, seconds: float) -> None:
+        if self._topic.is_down:
+            return
+        count = self._topic.fails.random.randrange(len(self._taken) + 1) if seconds == 0 else len(self._taken)
+        for _ in range(count):
+            unit, value = self._taken.pop(0)
+            try:
+                self._topic.fails.maybe(DeliveryError("poll"))
+            except DeliveryError as error:
+                self._failed = True
+                unit.delivered(error)
+            if not self._failed:
+                self._topic.values.append(value)
+                unit.delivered()
+
+    def close(self) -> None:
+        for unit, _ in self._taken:
+            unit.delivered(DeliveryError("purged"))

@@ -1,0 +1,168 @@
+"""What a source confirms, and when it refuses to read."""
+
+from dataclasses import replace
+
+import pytest
+
+from cdc_outbox.databases.pgoutput import keepalive_frame
+from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.relay.relay_errors import (
+    PublicationNotFoundError,
+    ServerChangedError,
+    SlotInUseError,
+    SlotLostError,
+    SlotMovedError,
+    SlotNotFoundError,
+)
+from cdc_outbox.relay.unit import Unit
+from cdc_outbox.relay.wal_source import LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
+from tests.support.relay_parts import MemoryServer, NamedRoutes, slot_at
+
+
+@pytest.fixture
+def server() -> MemoryServer:
+    made = MemoryServer()
+    made.keepalives = False
+    return made
+
+
+@pytest.fixture
+def source(server: MemoryServer) -> WalSource:
+    return WalSource(server, NamedRoutes(), slot="slot", publication="pub", clock=lambda: 0.0)
+
+
+def read(source: WalSource) -> Unit[int]:
+    unit = source.read(0)
+    assert unit is not None
+    return unit
+
+
+def deliver(unit: Unit[int]) -> None:
+    for _ in unit.events:
+        unit.delivered()
+
+
+def test_what_was_received_is_confirmed_once_it_is_delivered(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1", b"2")
+    source.open()
+    unit = read(source)
+    assert source.settle(2) is True
+    unit.delivered()
+    assert source.settle(4) is True
+    assert server.confirmed == 1
+    unit.delivered()
+    assert source.settle(4.5) is False
+    assert server.confirmed == 100
+
+
+def test_a_keepalive_behind_events_under_way_confirms_nothing(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    unit = read(source)
+    server.streams[0]._frames = [keepalive_frame(900)]
+    assert read(source).position == 900
+    source.settle(2)
+    assert server.confirmed == 1
+    deliver(unit)
+    source.settle(4)
+    assert server.confirmed == 900
+
+
+def test_the_server_hears_of_the_relay_while_nothing_is_delivered(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    read(source)
+    for tenths in range(1, 201):
+        source.settle(tenths / 10)
+    assert len(server.told) >= 20 / QUIET_SECONDS
+    assert set(server.told) == {1}
+
+
+def test_a_keepalive_that_asks_is_answered_at_once(server: MemoryServer, source: WalSource) -> None:
+    source.open()
+    server.streams[0]._frames = [keepalive_frame(1, wants_reply=True)]
+    source.read(0)
+    source.settle(0)
+    assert server.told == [1]
+
+
+def test_reports_of_units_that_were_read_before_the_source_was_opened_again_confirm_nothing(
+    server: MemoryServer, source: WalSource
+) -> None:
+    server.write(b"1")
+    source.open()
+    earlier = read(source)
+    source.close()
+    source.open()
+    read(source)
+    deliver(earlier)
+    assert source.settle(4) is True
+    assert server.confirmed == 1
+
+
+def test_the_last_status_update_comes_when_the_source_is_closed(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    server.write(b"2")
+    source.open()
+    unit = read(source)
+    deliver(unit)
+    source.close()
+    assert server.confirmed == 200
+    assert not server.is_read
+
+
+def with_slot(facts: StreamFacts, **options: object) -> StreamFacts:
+    return replace(facts, slot=slot_at(1, **options))
+
+
+CHANGES = [
+    (lambda facts: replace(facts, slot=None), SlotNotFoundError),
+    (lambda facts: with_slot(facts, wal_status="lost"), SlotLostError),
+    (lambda facts: with_slot(facts, invalidation="idle_timeout"), SlotLostError),
+    (lambda facts: replace(facts, publishes=False), PublicationNotFoundError),
+    (lambda facts: replace(facts, is_standby=True), ServerChangedError),
+    (lambda facts: replace(facts, system="8"), ServerChangedError),
+    (lambda facts: replace(facts, slot=slot_at(101)), SlotMovedError),
+]
+
+
+@pytest.mark.parametrize(("change", "kind"), CHANGES, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_change_is_named_within_seconds_and_again_when_the_source_is_opened(
+    server: MemoryServer, source: WalSource, change: object, kind: type[CdcOutboxError]
+) -> None:
+    assert callable(change)
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    source.settle(2)
+    before = server.facts
+    server.facts = change(before)
+    with pytest.raises(kind) as caught:
+        source.settle(LOOK_SECONDS)
+    assert not caught.value.retryable
+    assert caught.value.hint
+    source._stream = None
+    with pytest.raises(kind):
+        source.open()
+    server.facts = before
+    server.is_read = False
+    source.open()
+
+
+def test_a_slot_that_a_crashed_server_has_put_back_is_read_again(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    source.close()
+    assert server.confirmed == 100
+    server.facts = replace(server.facts, slot=slot_at(1))
+    source.open()
+    assert [value for _, value, *_ in read(source).events] == [b"1"]
+
+
+def test_a_slot_in_use_may_be_free_later(server: MemoryServer, source: WalSource) -> None:
+    server.is_read = True
+    with pytest.raises(SlotInUseError) as caught:
+        source.open()
+    assert caught.value.retryable
+    source.close()
