@@ -1,0 +1,150 @@
+"""The relay's loop: source → sink."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from random import Random
+from time import monotonic
+from typing import Any, Protocol
+
+from cdc_outbox.backoff import Backoff
+from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.relay.unit import Unit
+
+RETRIES = Backoff(first_seconds=0.25, longest_seconds=10.0)
+"""A standby that waits for the slot asks this seldom, and so does a relay whose broker is down."""
+STOP_SECONDS = 30.0
+"""How long the sink may still deliver after a stop; the rest is read again after the next start."""
+_IDLE_SECONDS, _BUSY_SECONDS, _FULL_SECONDS = 0.5, 0.01, 0.05
+"""How long to wait for events: with nothing under way, with deliveries to await, and for room in the sink."""
+
+logger = logging.getLogger(__name__)
+
+
+class UnitSource(Protocol):
+    """Committed events in their order.
+
+    Order: units come in commit order. Durability: reading gives nothing away. Repetition: after :meth:`open`, what was
+    not confirmed comes again. Errors: after any of them, :meth:`close`; after a retryable one :meth:`open` helps.
+    """
+
+    def open(self) -> None:
+        """Start to read where everything before was confirmed."""
+
+    def read(self, seconds: float) -> Unit[Any] | None:
+        """Return what was read next, after waiting at most so long; ``None`` if nothing came."""
+
+    def settle(self, now: float) -> bool:
+        """Confirm what is delivered; called in every round, and cheap. Returns whether anything is under way.
+
+        Raises:
+            Exception: What a unit failed with.
+        """
+
+    def close(self) -> None:
+        """Confirm what is delivered, and close."""
+
+
+class UnitSink(Protocol):
+    """What the loop asks of a sink.
+
+    Order: messages are sent in the order of units and their events. Durability: an event that was taken is reported to
+    its unit exactly once, from within a method of the sink. Errors: as of a source; after a failure nothing that was
+    taken later becomes visible.
+    """
+
+    def send(self, unit: Unit[Any], start: int) -> int:
+        """Take as many events as there is room for, from this one on, and return how many."""
+
+    def poll(self, seconds: float) -> None:
+        """Report deliveries, waiting at most so long for the first."""
+
+    def close(self) -> None:
+        """Drop what is not delivered yet, and close."""
+
+
+class Relay:
+    """Sends what a source reads to a sink, and starts again after retryable errors.
+
+    Args:
+        source: It is opened and closed by the relay, again and again.
+        open_sink: Returns a new sink. After an error the old one is closed, with what it holds.
+        retries: The pauses after errors; they begin with the shortest again when something was delivered.
+    """
+
+    def __init__(
+        self,
+        source: UnitSource,
+        open_sink: Callable[[], UnitSink],
+        *,
+        retries: Backoff = RETRIES,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._source, self._open_sink = source, open_sink
+        self._retries, self._clock = retries, clock
+        self._random = Random()  # noqa: S311 - of pauses
+        self._stopping = threading.Event()
+        self._deadline = 0.0
+        self._failures = 0
+
+    def stop(self) -> None:
+        """Have :meth:`run` deliver what was read, confirm it, and return; for signal handlers and other threads."""
+        if not self._stopping.is_set():
+            self._deadline = self._clock() + STOP_SECONDS
+            self._stopping.set()
+
+    def run(self) -> None:
+        """Relay until :meth:`stop`.
+
+        Raises:
+            CdcOutboxError: An error that no retry cures.
+        """
+        while not self._stopping.is_set():
+            try:
+                self._run_once()
+            except CdcOutboxError as error:
+                if not error.retryable:
+                    raise
+                pause = self._retries.pause(self._failures, self._random)
+                self._failures += 1
+                logger.warning("%s: %s; next attempt in %.1f s", type(error).__name__, error, pause)
+                self._stopping.wait(pause)
+
+    def _run_once(self) -> None:
+        try:
+            self._source.open()
+            with closing(self._open_sink()) as sink:
+                self._pump(sink)
+                self._drain(sink)
+        finally:
+            self._source.close()
+
+    def _pump(self, sink: UnitSink) -> None:
+        source, busy = self._source, False
+        first: Unit[Any] | None = None
+        while not self._stopping.is_set():
+            unit = source.read(_BUSY_SECONDS if busy else _IDLE_SECONDS)
+            if unit is not None and unit.events:
+                first = first or unit
+                self._send(sink, unit)
+            sink.poll(0)
+            busy = source.settle(self._clock())
+            if first is not None and not first.undelivered:
+                self._failures = 0
+
+    def _send(self, sink: UnitSink, unit: Unit[Any]) -> None:
+        """Send all of a unit; while the sink is full, nothing is read, and the server hears that the relay lives."""
+        sent, count = 0, len(unit.events)
+        while sent < count and not self._is_late():
+            sent += sink.send(unit, sent)
+            sink.poll(0 if sent == count else _FULL_SECONDS)
+            self._source.settle(self._clock())
+        unit.events = ()  # the sink has what it needs of them
+
+    def _drain(self, sink: UnitSink) -> None:
+        while self._source.settle(self._clock()) and not self._is_late():
+            sink.poll(_FULL_SECONDS)
+
+    def _is_late(self) -> bool:
+        return self._stopping.is_set() and self._clock() >= self._deadline

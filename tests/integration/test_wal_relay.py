@@ -1,0 +1,298 @@
+"""The relay on PostgreSQL, with a sink in memory: restarts, odd roles, large transactions, lost slots."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from cdc_outbox.backoff import Backoff
+from cdc_outbox.databases.table import OutboxTable
+from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.relay.postgresql_server import PostgresqlServer
+from cdc_outbox.relay.relay import Relay
+from cdc_outbox.relay.relay_errors import (
+    PublicationNotFoundError,
+    RelayError,
+    SlotInUseError,
+    SlotMovedError,
+    SlotNotFoundError,
+)
+from cdc_outbox.relay.transactions import MAX_EVENTS
+from cdc_outbox.relay.wal_source import WalSource
+from cdc_outbox.testing import Postgres
+from cdc_outbox.testing.postgres import make_postgres
+from tests.support.relay_parts import MemoryTopic, NamedRoutes
+from tests.support.rig import Connection, eventually, one, open_folder
+
+INSERT = "insert into outbox select gen_random_uuid(), 'order', '1', 'Placed', int8send(n), now() "
+
+
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    with open_folder() as folder:
+        server = make_postgres(Path(folder) / "server", free_port(), short_lived=True)
+        server.start()
+        yield server
+        server.stop()
+
+
+@dataclass
+class Outbox:
+    """A database with an outbox, its publication and its slot, which all have the database's name."""
+
+    name: str
+    dsn: str
+
+    @contextmanager
+    def connect(self) -> Iterator[Connection]:
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            yield connection
+
+    def execute(self, *statements: str) -> None:
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def insert(self, first: int, last: int) -> None:
+        self.execute(f"{INSERT} from generate_series({first}, {last}) n")
+
+    def confirmed_since(self, lsn: str) -> bool:
+        with self.connect() as connection:
+            query = "select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s"
+            return bool(one(connection, query, lsn, self.name))
+
+    def source(self, dsn: str = "") -> WalSource:
+        table = OutboxTable(name="outbox")
+        server = PostgresqlServer(dsn or self.dsn, table, slot=self.name, publication=self.name, name=self.name)
+        return WalSource(server, NamedRoutes(), slot=self.name, publication=self.name)
+
+
+@pytest.fixture
+def outbox(postgres: Postgres) -> Iterator[Outbox]:
+    name = f"r{uuid4().hex[:10]}"
+    made = Outbox(name, postgres.create_database(name))
+    made.execute(
+        "create table outbox (id uuid, aggregatetype text, aggregateid text, type text, payload bytea, "
+        "created_at timestamp)",
+        # So little that a server would stream a large transaction before its commit, if it were asked to.
+        f"alter database {name} set logical_decoding_work_mem = '64kB'",
+        f"create publication {name} for table outbox with (publish = 'insert')",
+        f"select pg_create_logical_replication_slot('{name}', 'pgoutput')",
+    )
+    yield made
+    with made.connect() as connection:
+        drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s and not active"
+        eventually(lambda: not connection.execute(drop, (name,)).fetchall(), "the slot to be gone")
+
+
+class Running:
+    """A relay in a thread, and what it has delivered."""
+
+    def __init__(self, source: WalSource, topic: MemoryTopic) -> None:
+        self.topic = topic
+        self.relay = Relay(source, topic.open, retries=Backoff(first_seconds=0.1, longest_seconds=0.5))
+        self.error: CdcOutboxError | None = None
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.relay.run()
+        except CdcOutboxError as error:
+            self.error = error
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.relay.stop()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+
+    def numbers(self) -> list[int]:
+        values = [value for value in list(self.topic.values) if value is not None]
+        return [int.from_bytes(bytes.fromhex(value[2:].decode())) for value in values]
+
+    def delivered(self, last: int) -> None:
+        eventually(lambda: last in self.numbers()[-1:] or self.error, f"event {last}")
+        assert self.error is None
+
+    def failed(self, kind: type[CdcOutboxError]) -> None:
+        eventually(lambda: self.error, kind.__name__, seconds=30)
+        assert isinstance(self.error, kind)
+
+
+@pytest.fixture
+def topic() -> MemoryTopic:
+    made = MemoryTopic()
+    made.room = 1_000
+    return made
+
+
+@contextmanager
+def running(outbox: Outbox, topic: MemoryTopic, dsn: str = "") -> Iterator[Running]:
+    with Running(outbox.source(dsn), topic) as started:
+        yield started
+
+
+def test_committed_events_are_delivered_in_order_and_none_again(outbox: Outbox, topic: MemoryTopic) -> None:
+    outbox.insert(1, 3)
+    outbox.execute(f"begin; {INSERT} from generate_series(100, 109) n; rollback")
+    with running(outbox, topic) as relay:
+        relay.delivered(3)
+        outbox.insert(4, 4)
+        relay.delivered(4)
+    with running(outbox, topic) as again:
+        outbox.insert(5, 5)
+        again.delivered(5)
+    assert again.numbers() == [1, 2, 3, 4, 5]
+
+
+def test_an_idle_relay_confirms_the_log_of_others(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic):
+        outbox.execute("create table busy as select from generate_series(1, 1000)")
+        with outbox.connect() as connection:
+            end = one(connection, "select pg_current_wal_lsn()")
+        eventually(lambda: outbox.confirmed_since(end), "the keepalive's position")
+
+
+def test_a_relay_goes_on_when_the_server_was_restarted(postgres: Postgres, outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 2)
+        relay.delivered(2)
+        postgres.stop()
+        postgres.start()
+        outbox.insert(3, 4)
+        relay.delivered(4)
+    assert list(dict.fromkeys(relay.numbers())) == [1, 2, 3, 4]
+
+
+def test_settings_of_the_role_change_no_byte(postgres: Postgres, outbox: Outbox) -> None:
+    role = f"{outbox.name}_role"
+    outbox.execute(
+        f"create role {role} superuser login password 'secret'",
+        f"alter role {role} set datestyle = 'German'",
+        f"alter role {role} set bytea_output = 'escape'",
+        f"alter role {role} set timezone = 'Asia/Tokyo'",
+        "insert into outbox values (gen_random_uuid(), 'order', '1', 'Placed', '\\x0061ff', '2026-11-20 12:34:56.5')",
+    )
+    seen: list[Any] = []
+    with closing(outbox.source(postgres.dsn(outbox.name, user=role, password="secret"))) as source:
+        source.open()
+        while not seen:
+            unit = source.read(1)
+            seen += unit.events if unit else ()
+    outbox.execute(f"drop role {role}")
+    assert seen[0][1] == b"\\x0061ff"
+    assert seen[0][5] == [("moment", b"2026-11-20 12:34:56.5")]
+
+
+def test_a_large_transaction_comes_in_bounded_units_and_is_confirmed_as_a_whole(
+    outbox: Outbox, topic: MemoryTopic
+) -> None:
+    outbox.insert(1, 50_000)
+    with closing(outbox.source()) as source:
+        source.open()
+        sizes, before = [], 0
+        while before < 50_000:
+            unit = source.read(1)
+            if unit is None:
+                continue
+            sizes.append(len(unit.events))
+            before += len(unit.events)
+            assert unit.position is None or before in {0, 50_000}
+    assert max(sizes) == MAX_EVENTS
+    with running(outbox, topic) as relay:
+        relay.delivered(50_000)
+    assert relay.numbers() == list(range(1, 50_001))
+    with running(outbox, topic) as again:
+        outbox.insert(50_001, 50_001)
+        again.delivered(50_001)
+    assert len(again.numbers()) == 50_001
+
+
+def test_a_second_relay_waits_and_takes_over(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as first:
+        outbox.insert(1, 1)
+        first.delivered(1)
+        with closing(outbox.source()) as other, pytest.raises(SlotInUseError):
+            other.open()
+        with running(outbox, topic) as second:
+            first.relay.stop()
+            first._thread.join(60)
+            outbox.insert(2, 2)
+            second.delivered(2)
+    assert second.numbers() == [1, 2]
+
+
+def test_a_pooler_that_drops_the_settings_is_named(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.relay.replication.PINNED", {"DateStyle": "SQL, DMY"})
+    monkeypatch.setattr("cdc_outbox.relay.replication.connect", dropping_options)
+    with closing(outbox.source()) as source, pytest.raises(RelayError, match="DateStyle=ISO, MDY, not SQL, DMY"):
+        source.open()
+
+
+def dropping_options(dsn: str, **options: Any) -> psycopg.Connection[Any]:
+    return psycopg.connect(dsn, autocommit=True, **(options | {"options": ""}))
+
+
+def drop_slot(outbox: Outbox) -> None:
+    """Drop the slot, which the relay takes again between two statements."""
+    end = "select pg_terminate_backend(active_pid, 10000) from pg_replication_slots where slot_name = %s"
+    with outbox.connect() as connection:
+
+        def dropped() -> bool:
+            connection.execute(end, (outbox.name,))
+            try:
+                connection.execute("select pg_drop_replication_slot(%s)", (outbox.name,))
+            except psycopg.errors.ObjectInUse:
+                return False
+            return True
+
+        eventually(dropped, "the slot to be dropped")
+
+
+def test_a_dropped_slot_is_named(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        drop_slot(outbox)
+        relay.failed(SlotNotFoundError)
+
+
+def test_a_slot_that_was_created_again_is_named_and_not_read(outbox: Outbox) -> None:
+    source = outbox.source()
+    source.open()
+    source.close()
+    outbox.execute(f"select pg_drop_replication_slot('{outbox.name}')")
+    outbox.insert(1, 1)
+    outbox.execute(f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput')")
+    with closing(source), pytest.raises(SlotMovedError):
+        source.open()
+    with outbox.connect() as connection:
+        assert one(connection, "select not active from pg_replication_slots where slot_name = %s", outbox.name)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["drop publication {}", "alter publication {} drop table outbox", "alter publication {} set (publish = '')"],
+)
+def test_a_publication_without_the_outbox_is_named(outbox: Outbox, topic: MemoryTopic, change: str) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        outbox.execute(change.format(outbox.name))
+        relay.failed(PublicationNotFoundError)

@@ -1,0 +1,129 @@
+"""The loop, with a server and a sink in memory that fail at every step."""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cdc_outbox.backoff import Backoff
+from cdc_outbox.relay import relay as relay_module
+from cdc_outbox.relay.relay import STOP_SECONDS, Relay
+from cdc_outbox.relay.relay_errors import MessageRefusedError
+from cdc_outbox.relay.wal_source import QUIET_SECONDS, StreamFacts, WalSource
+from tests.support.relay_parts import Failures, MemoryServer, MemorySink, MemoryTopic, NamedRoutes
+
+
+class Clock:
+    """A tenth of a second passes at each look."""
+
+    def __init__(self, then: Callable[[], None] = lambda: None) -> None:
+        self.now, self.then = 0.0, then
+
+    def __call__(self) -> float:
+        self.now += 0.1
+        then, self.then = self.then, lambda: None  # `stop` looks at the clock, too
+        then()
+        self.then = then
+        return self.now
+
+
+def make(server: MemoryServer, topic: MemoryTopic) -> tuple[Relay, Clock]:
+    clock = Clock()
+    source = WalSource(server, NamedRoutes(), slot="slot", publication="pub", clock=clock)
+    return Relay(source, topic.open, retries=Backoff(first_seconds=0, longest_seconds=0), clock=clock), clock
+
+
+def first_occurrences(values: list[bytes | None]) -> list[bytes | None]:
+    return list(dict.fromkeys(values))
+
+
+@settings(max_examples=100)
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=8), st.integers(0, 2**32), st.integers(1, 5))
+def test_whatever_fails_everything_is_delivered_in_order_and_confirmed(sizes: list[int], seed: int, room: int) -> None:
+    random = Random(seed)  # noqa: S311 - the failures are the seed's
+    server, topic = MemoryServer(), MemoryTopic()
+    expected: list[bytes | None] = []
+    for number, size in enumerate(sizes):
+        values = [f"{number}/{each}".encode() for each in range(size)]
+        server.write(*values)
+        expected += values
+    server.fails, topic.fails, topic.room = Failures(random, 0.02), Failures(random, 0.05), room
+    relay, clock = make(server, topic)
+
+    def watch() -> None:
+        delivered = {value for value in topic.values if value is not None}
+        for number, _ in enumerate(sizes):
+            if server.confirmed >= 100 * (number + 1):
+                assert all(f"{number}/{each}".encode() in delivered for each in range(sizes[number]))
+        if server.confirmed >= 100 * len(sizes):
+            relay.stop()
+        assert clock.now < 1_000
+
+    clock.then = watch
+    relay.run()
+    assert first_occurrences(topic.values) == expected
+    assert server.confirmed == 100 * len(sizes)
+
+
+def test_a_stop_delivers_and_confirms_what_was_read() -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    server.write(b"1", b"2", b"3", b"4", b"5")
+    relay, clock = make(server, topic)
+    clock.then = lambda: relay.stop() if topic.values else None
+    relay.run()
+    assert topic.values == [b"1", b"2", b"3", b"4", b"5"]
+    assert server.confirmed == 100
+
+
+def test_a_sink_that_is_down_keeps_the_slot_and_bounds_the_stop() -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    server.write(b"1", b"2", b"3", b"4", b"5")
+    topic.is_down = True
+    relay, clock = make(server, topic)
+    clock.then = lambda: relay.stop() if 100 < clock.now < 100.2 else None
+    relay.run()
+    assert STOP_SECONDS < clock.now - 100 < STOP_SECONDS + 5
+    assert topic.values == []
+    assert server.confirmed == 1
+    assert len(server.told) >= 100 / QUIET_SECONDS
+
+
+def test_a_message_that_is_refused_ends_the_relay(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    server.write(b"1")
+    server.write(b"2")
+
+    def send(*_: object) -> int:
+        raise MessageRefusedError("too large")
+
+    monkeypatch.setattr(MemorySink, "send", send)
+    relay, _ = make(server, topic)
+    with pytest.raises(MessageRefusedError):
+        relay.run()
+    assert server.confirmed == 1
+    assert not server.is_read
+
+
+def test_a_standby_waits_for_the_slot_and_begins_anew(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    server.write(b"1")
+    server.is_read = True
+    relay, clock = make(server, topic)
+
+    look = server.look
+
+    def watch() -> StreamFacts:
+        if len(caplog.records) >= 3:
+            server.is_read = False
+        return look()
+
+    monkeypatch.setattr(server, "look", watch)
+    clock.then = lambda: relay.stop() if server.confirmed == 100 else None
+    relay.run()
+    assert relay._failures == 0
+    assert [record.name for record in caplog.records] == [relay_module.__name__] * 3
+    assert "SlotInUseError" in caplog.text
