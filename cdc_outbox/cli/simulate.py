@@ -26,10 +26,11 @@ from cdc_outbox.debezium.event_router.outbox_rows import (
     parse_row,
     read_rows,
 )
+from cdc_outbox.debezium.event_router.produce import chosen_partition, find_refusal
 from cdc_outbox.debezium.event_router.routing import MONGO_EVENT_ROUTER
 from cdc_outbox.errors import ConfigError, RoutingError, StackError
 from cdc_outbox.message import Message
-from cdc_outbox.operations.simulate import Simulation, chosen_partition, find_refusal
+from cdc_outbox.operations.simulate import Simulation
 from cdc_outbox.redaction import visible
 from cdc_outbox.text_files.document import did_you_mean
 

@@ -6,19 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cdc_outbox.contract.topics import raw_topic_name
-from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig, java_partition
+from cdc_outbox.debezium.event_router import Change, ConnectRecord, ConnectValue, Routing, RoutingConfig
 from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, Outcome, RealRouter, fetch_plugin, find_jvm
 from cdc_outbox.debezium.event_router.smt_options import NEWEST_VERSION
 from cdc_outbox.debezium.java_regex import matches
 from cdc_outbox.errors import RoutingError
-from cdc_outbox.message import Message
 
 _CONNECTOR = re.compile(r"io\.debezium\.connector\.(\w+)\.\w+")
 _OWN_ROUTERS = {"oracle", "mongodb"}
 """Connectors whose plugin has an EventRouter of its own, or changes the usual one."""
-_TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
-_NO_TIMESTAMP = -1
-"""The value that Connect's worker reads as no timestamp."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,21 +131,3 @@ def _outcome(routing: Routing, record: ConnectRecord) -> Outcome:
         return routing.message(record)
     except RoutingError as error:
         return error
-
-
-def chosen_partition(message: Message, partitions: int) -> int | None:
-    """Return the partition of a topic with so many, ``None`` where a message without a key may go to any."""
-    if message.partition is not None or message.key is None:
-        return message.partition
-    return java_partition(message.key, partitions)
-
-
-def find_refusal(message: Message, partitions: int) -> str:
-    """Return why Connect's worker or the broker would not take the message, empty if they would."""
-    if not _TOPIC.fullmatch(message.topic):
-        return f"Kafka does not accept the topic name {message.topic!r}"
-    if message.timestamp_ms is not None and message.timestamp_ms < _NO_TIMESTAMP:
-        return "Connect does not accept times before 1970"
-    if message.partition is not None and not 0 <= message.partition < partitions:
-        return f"the topic has {partitions} partitions, and none has the number {message.partition}"
-    return ""
