@@ -1,10 +1,11 @@
 """Rows of an outbox as the EventRouter would get them: from its table, or from JSON that the user gives."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
+from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.sql import load
@@ -35,6 +36,30 @@ def outbox_columns(table: OutboxTable) -> tuple[Column, ...]:
     return (*ours, *(Column(name=name, sql_type="text") for name in table.header_columns))
 
 
+def relation_columns(names: Iterable[str], facts: Mapping[str, ColumnFacts]) -> tuple[Column, ...]:
+    """Return columns of PostgreSQL as Debezium reads them.
+
+    Args:
+        names: In the order of the relation.
+        facts: The table's columns in the catalog; a column that was dropped meanwhile counts as a text without default.
+    """
+    return tuple(_relation_column(name, facts.get(name)) for name in names)
+
+
+def _relation_column(name: str, facts: ColumnFacts | None) -> Column:
+    if facts is None:
+        return Column(name=name, sql_type="text")
+    # Of a domain the type below it. A value of an enum is a text, and so is one of citext, in whichever schema it is.
+    is_text = facts.is_enum or facts.type.endswith(".citext")
+    is_plain = base_type(facts.declared) == base_type(facts.type)
+    return Column(
+        name=name,
+        sql_type="text" if is_text else facts.declared if is_plain else facts.type,
+        not_null=facts.not_null,
+        default="" if facts.is_generated else facts.default,
+    )
+
+
 def read_rows(
     connection: AnyConnection,
     driver: TransactionDriver,
@@ -55,15 +80,8 @@ def read_rows(
     """
     statements = load(driver.dialect, "simulate")
     with translated_for_operator({}):
-        columns = [
-            Column(
-                name=name,
-                sql_type=facts.declared,
-                not_null=facts.not_null,
-                default="" if facts.is_generated else facts.default,
-            )
-            for name, facts in Catalog(connection, driver).find_columns(table).items()
-        ]
+        found = Catalog(connection, driver).find_columns(table)
+        columns = relation_columns(found, found)
         if id_column not in {column.name for column in columns}:
             raise TableNotFoundError(f"there is no table {table} with a column {id_column}")
         selected = ", ".join(

@@ -230,7 +230,7 @@ class EventRouter:
         envelope = self._envelope(row, change, payload, memory)
         partition = self._place(row, headers, envelope)
         value: ConnectStruct | ConnectValue | None = payload if envelope is None else envelope.struct()
-        if self.tombstone_on_empty_payload and _is_empty(payload.value):
+        if self.tombstone_on_empty_payload and is_empty(payload.value):
             value = None
         key = _column(row, self.key_column)
         topic = self._topic(row)
@@ -287,9 +287,15 @@ class EventRouter:
         aggregate_type = _typed(row, self.route_by_column, ConnectType.STRING)
         if aggregate_type is None:
             raise null_pointer_exception(f"the column {self.route_by_column} is null")
+        return self.topic_of(str(aggregate_type))
+
+    def topic_of(self, aggregate_type: str) -> str:
+        """Return the topic of an aggregate type."""
         # Kafka's own options lose their blanks, Debezium's do not: the router hands these two on to a RegexRouter.
-        pattern, topic = self._topic_pattern(), str(aggregate_type)
-        return pattern.replace_first(topic, trim(self.topic_replacement)) if pattern.fullmatch(topic) else topic
+        pattern = self._topic_pattern()
+        if not pattern.fullmatch(aggregate_type):
+            return aggregate_type
+        return pattern.replace_first(aggregate_type, trim(self.topic_replacement))
 
     def _topic_pattern(self) -> Pattern:
         try:
@@ -341,7 +347,8 @@ def _header(name: str, value: ConnectValue) -> tuple[str, ConnectValue]:
     return name, value
 
 
-def _is_empty(payload: Scalar | None) -> bool:
+def is_empty(payload: Scalar | None) -> bool:
+    """Return whether a payload becomes a null value where ``route.tombstone.on.empty.payload`` is set."""
     return payload is None or (isinstance(payload, str) and not trim(payload))
 
 
