@@ -34,24 +34,27 @@ _IN_A_SHELL = re.compile(r"sasl\.kerberos\.(keytab|principal|service\.name)")
 _SHELL_SAFE = re.compile(r"[\w.@:/=+-]*")
 
 
-def refuse_settings(settings: Mapping[str, Any]) -> None:
+def refuse_settings(settings: Mapping[str, Any], refused: Mapping[str, str] = _REFUSED) -> None:
     """Refuse a user's settings for librdkafka if one of them would break a promise, or run code.
+
+    Args:
+        refused: Settings that would break a promise, and the reason; those of a consumer by default.
 
     Raises:
         ConfigError: One would, with its name and the reason, never with its value.
     """
     for key in sorted(settings):
-        if reason := _refusal(key, settings[key]):
+        if reason := _refusal(key, settings[key], refused):
             raise ConfigError(f"{key} cannot be set: {reason}", field=f"kafka.{key}")
 
 
-def _refusal(key: str, value: object) -> str:
+def _refusal(key: str, value: object, refused: Mapping[str, str]) -> str:
     """Return why a setting is refused, empty if it is not."""
     if _RUNS_CODE.fullmatch(key):
         return "librdkafka would load a library or start a program"
     if _IN_A_SHELL.fullmatch(key) and not _SHELL_SAFE.fullmatch(str(value)):
         return "librdkafka inserts it into a shell command, and a shell would interpret more than a name"
-    return _REFUSED.get(key, "")
+    return refused.get(key, "")
 
 
 _ABOUT_CONNECTIONS = re.compile(
@@ -86,7 +89,7 @@ class _Repeats(logging.Filter):
         return is_new
 
 
-_REPEATS = _Repeats()
+REPEATS = _Repeats()
 
 
 _LEVELS = (50, 50, 50, 40, 30, 20, 20, 20)
@@ -160,7 +163,7 @@ def make_consumer(
     Raises:
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
-    logger.addFilter(_REPEATS)
+    logger.addFilter(REPEATS)
     with refusing_settings():
         if learn is None:
             return confluent.Consumer(dict(settings), logger=logger)

@@ -1,0 +1,113 @@
+"""A sink that writes to Kafka: idempotent, without gaps, to the partitions that Java's producer chooses."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cdc_outbox.kafka import confluent
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.kafka.producing import make_producer, producer_settings
+from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
+from cdc_outbox.relay.unit import Unit
+
+_REFUSALS = frozenset(
+    {
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "INVALID_MSG",
+        "INVALID_RECORD",
+        "MSG_SIZE_TOO_LARGE",
+        "POLICY_VIOLATION",
+        "RECORD_LIST_TOO_LARGE",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION",
+        "_UNKNOWN_TOPIC",
+    }
+)
+"""What the brokers answer again to the same message."""
+_PURGED_SECONDS = 5.0
+"""How long the reports of messages that were given up may take; they need no broker."""
+
+
+class KafkaSink:
+    """Writes messages to Kafka.
+
+    Args:
+        kafka: librdkafka's settings, ``bootstrap.servers`` among them.
+        topics: The topics that are written to; batches fit into the one with the lowest limit.
+        linger_ms: How long a batch waits for more messages.
+
+    Raises:
+        ConfigError: A setting would break a promise, or librdkafka refuses it.
+        BrokerError: The brokers do not answer.
+    """
+
+    def __init__(
+        self, kafka: Mapping[str, Any], *, topics: Iterable[str], linger_ms: float = 1, logger: logging.Logger
+    ) -> None:
+        extra = dict(kafka)
+        servers = str(extra.pop("bootstrap.servers"))
+        settings = producer_settings(bootstrap_servers=servers, topics=(), extra=extra, linger_ms=linger_ms)
+        found = Topics(settings, logger).find(topics).values()
+        settings = producer_settings(bootstrap_servers=servers, topics=found, extra=extra, linger_ms=linger_ms)
+        self._producer = make_producer(settings, logger)
+        self._has_failed = False
+
+    def send(self, unit: Unit[Any], start: int) -> int:
+        """Take messages of a unit, and return how many; as :class:`~cdc_outbox.relay.sinks.Sink` says."""
+        unit.translate = self._translate
+        produce, delivered, events = self._producer.produce, unit.delivered, unit.events
+        taken = start
+        try:
+            while taken < len(events) and not self._has_failed:
+                topic, value, key, partition, timestamp_ms, headers = events[taken]
+                produce(topic, value, key, partition, delivered, None, timestamp_ms, headers)  # type: ignore[arg-type] # invariant
+                taken += 1
+        except BufferError:
+            pass
+        except confluent.KafkaException as error:
+            # It was refused before it was queued, so nothing else reports it.
+            delivered(error.args[0], events[taken])
+            taken += 1
+        return taken - start
+
+    def poll(self, seconds: float) -> None:
+        """Report what happened to messages, and wait for it at most so long.
+
+        Raises:
+            DeliveryError: The producer failed; close the sink.
+        """
+        try:
+            self._producer.poll(seconds)
+        except confluent.KafkaException as error:
+            self._has_failed = True
+            raise DeliveryError(f"the producer failed: {_sentence(error.args[0])}") from error
+
+    def close(self, seconds: float) -> None:
+        """Deliver what was taken, for so long at most; after a failure, or with 0, give it up and report that."""
+        if not self._has_failed and seconds > 0:
+            self._serve(seconds)
+        if self._has_failed or len(self._producer):
+            # In flight too: their reports must not reach units that are read after this sink.
+            self._producer.purge(in_queue=True, in_flight=True)
+            self._serve(_PURGED_SECONDS)
+
+    def _serve(self, seconds: float) -> None:
+        try:
+            self._producer.flush(seconds)
+        except confluent.KafkaException:
+            self._has_failed = True
+
+    def _translate(self, error: object, record: object) -> Exception:
+        """Return our error for a failed message. The client calls this: it never raises."""
+        self._has_failed = True
+        topic = record[0] if isinstance(record, tuple) else getattr(record, "topic", str)()
+        if not isinstance(error, confluent.KafkaError):
+            return DeliveryError(str(error))
+        kind = MessageRefusedError if error.name() in _REFUSALS else DeliveryError
+        return kind(f"a message to the topic {topic} was not delivered: {_sentence(error)}")
+
+
+def _sentence(error: "confluent.KafkaError") -> str:
+    return f"{error.str()} ({error.name()})"

@@ -1,0 +1,275 @@
+"""What every sink keeps to: a report for each message, in order, nothing behind a failure; and Kafka's own limits."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from cdc_outbox.contract.topics import Topic
+from cdc_outbox.debezium.event_router import java_partition
+from cdc_outbox.errors import ConfigError
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.kafka.producing import producer_settings
+from cdc_outbox.message import Message
+from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
+from cdc_outbox.relay.sinks import Sink
+from cdc_outbox.relay.sinks.callable import CallableSink
+from cdc_outbox.relay.sinks.json_lines import JsonLinesSink
+from cdc_outbox.relay.sinks.kafka import KafkaSink
+from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.testing import Stack
+from tests.support.rig import eventually
+
+LOG = logging.getLogger("silent")
+
+
+def event(topic: str, value: bytes | None, key: bytes | None = b"k") -> RoutedEvent:
+    return topic, value, key, -1, 1_700_000_000_000, [("n", value), ("n", None)]
+
+
+class Reported(Unit[int]):
+    """A unit that counts its reports."""
+
+    __slots__ = ("reports",)
+
+    def __init__(self, events: list[RoutedEvent]) -> None:
+        super().__init__(events)
+        self.reports = 0
+
+    def delivered(self, error: object = None, record: object = None) -> None:
+        self.reports += 1
+        super().delivered(error, record)
+
+
+def send_all(sink: Sink, unit: Unit[Any]) -> None:
+    """Send a unit as the relay's loop does it."""
+    send_rest(sink, unit, 0)
+
+
+def send_rest(sink: Sink, unit: Unit[Any], sent: int) -> None:
+
+    def step() -> bool:
+        nonlocal sent
+        while unit.failure is None and (taken := sink.send(unit, sent)):
+            sent += taken
+        sink.poll(0.05)
+        return sent == len(unit.events) or unit.failure is not None
+
+    eventually(step, "every message is taken", seconds=30)
+
+
+def wait_for_reports(sink: Sink, unit: Unit[Any]) -> None:
+    def done() -> bool:
+        sink.poll(0.05)
+        return unit.undelivered == 0
+
+    eventually(done, "every report", seconds=30)
+
+
+def wait_for_failure(sink: Sink, unit: Unit[Any]) -> None:
+    def failed() -> bool:
+        with suppress(DeliveryError):
+            sink.poll(0.05)
+        return unit.failure is not None
+
+    eventually(failed, "the failure", seconds=30)
+
+
+def make_topic(stack: Stack, **config: str) -> str:
+    name = f"sink.{uuid4().hex}"
+    # The messages are years old: at its next look the broker would delete them.
+    kept = Topic(name=name, partitions=3, config={"retention.ms": "-1"} | config)
+    [made] = topics_of(stack).create([kept]).values()
+    assert made is True
+    eventually(lambda: name in topics_of(stack).find([name]) and stack.broker.ends(name), "the topic")
+    return name
+
+
+def topics_of(stack: Stack) -> Topics:
+    return Topics({"bootstrap.servers": stack.broker.bootstrap_servers}, LOG)
+
+
+@contextmanager
+def kafka_sink(stack: Stack, *topics: str, **settings: Any) -> Iterator[KafkaSink]:
+    options = {"bootstrap.servers": stack.broker.bootstrap_servers} | {
+        name.replace("_", "."): value for name, value in settings.items()
+    }
+    sink = KafkaSink(options, topics=topics, logger=LOG)
+    try:
+        yield sink
+    finally:
+        sink.close(0)
+
+
+@pytest.mark.parametrize("kind", ["callable", "json lines", "kafka"])
+def test_a_sink_reports_each_message_once_and_keeps_their_order(kind: str, outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack)
+    unit = Reported([event(topic, b"%d" % number) for number in range(500)])
+    if kind == "kafka":
+        # Less room than there are messages, so that a send takes only some.
+        with kafka_sink(outbox_stack, topic, queue_buffering_max_messages=100) as kafka:
+            assert kafka.send(unit, 0) == 100
+            kafka.close(10)
+            send_rest(kafka, unit, 100)
+            wait_for_reports(kafka, unit)
+        written = [message.value for message in outbox_stack.broker.messages(topic)]
+        assert written == [b"%d" % number for number in range(500)]
+    elif kind == "callable":
+        taken: list[Message] = []
+        send_all(CallableSink(taken.append), unit)
+        assert [message.value for message in taken] == [b"%d" % number for number in range(500)]
+    else:
+        stream = io.StringIO()
+        send_all(JsonLinesSink(stream), unit)
+        assert [json.loads(line)["value"] for line in stream.getvalue().splitlines()] == [*map(str, range(500))]
+    assert (unit.reports, unit.undelivered, unit.failure) == (500, 0, None)
+
+
+def test_a_callable_gets_nothing_behind_a_message_that_it_refused() -> None:
+    taken: list[bytes | None] = []
+
+    def deliver(message: Message) -> None:
+        if message.value == b"3":
+            raise ValueError("secret")
+        taken.append(message.value)
+
+    sink, unit, later = (
+        CallableSink(deliver),
+        Reported([event("t", b"%d" % n) for n in range(6)]),
+        Reported([event("t", b"9")]),
+    )
+    send_all(sink, unit)
+    assert sink.send(unit, 4) == sink.send(later, 0) == 0
+    assert taken == [b"0", b"1", b"2"]
+    assert (unit.reports, unit.undelivered, later.reports) == (4, 3, 0)
+    assert isinstance(unit.failure, DeliveryError)
+    assert "secret" not in str(unit.failure)
+
+
+def test_a_line_has_all_of_a_message() -> None:
+    stream = io.StringIO()
+    unit: Unit[int] = Unit([("t", b"\xff\x00", None, 2, 7, [("a", None), ("a", "ä\x1b".encode())])])
+    send_all(JsonLinesSink(stream), unit)
+    assert json.loads(stream.getvalue()) == {
+        "topic": "t",
+        "key": None,
+        "value": {"base64": "/wA="},
+        "headers": [["a", None], ["a", "ä\x1b"]],
+        "partition": 2,
+        "timestamp_ms": 7,
+    }
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_message_arrives_as_it_is_on_the_partition_that_java_chooses(outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack, **{"message.timestamp.type": "CreateTime"})
+    draw = Random(7)  # noqa: S311 - the same bytes each time
+    keys = [b"", *(draw.randbytes(draw.randrange(1, 12)) for _ in range(200)), b"x" * 300]
+    unit: Unit[int] = Unit(
+        [
+            *(event(topic, b"", key) for key in keys),
+            event(topic, None, None),
+            (topic, b"placed", b"k", 2, 5, []),
+        ]
+    )
+    with kafka_sink(outbox_stack, topic) as sink:
+        send_all(sink, unit)
+        wait_for_reports(sink, unit)
+    found = outbox_stack.broker.messages(topic)
+    assert {message.key: message.partition for message in found if message.value == b""} == {
+        key: java_partition(key, 3) for key in keys
+    }
+    [none] = [message for message in found if message.key is None]
+    assert (none.value, none.headers, none.timestamp_ms) == (None, (("n", None), ("n", None)), 1_700_000_000_000)
+    [placed] = [message for message in found if message.value == b"placed"]
+    assert (placed.partition, placed.timestamp_ms) == (2, 5)
+
+
+def test_small_messages_fit_into_a_topic_with_a_low_limit(outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack, **{"max.message.bytes": "50000"})
+    draw = Random(7)  # noqa: S311 - the same bytes each time
+    unit = Reported([event(topic, draw.randbytes(400)) for _ in range(3_000)])
+    # With another topic's limit the client takes larger messages.
+    with kafka_sink(outbox_stack, topic, make_topic(outbox_stack), linger_ms=50) as sink:
+        send_all(sink, unit)
+        wait_for_reports(sink, unit)
+    assert (unit.failure, unit.reports) == (None, 3_000)
+    assert [message.value for message in outbox_stack.broker.messages(topic)] == [each[1] for each in unit.events]
+
+
+@pytest.mark.parametrize("limit", ["of the topic", "of another topic"])
+def test_nothing_arrives_behind_a_message_that_is_too_large(outbox_stack: Stack, limit: str) -> None:
+    topic = make_topic(outbox_stack, **{"max.message.bytes": "50000"})
+    # With another topic's limit the broker refuses what the client has taken.
+    topics = [topic] if limit == "of the topic" else [topic, make_topic(outbox_stack)]
+    large = Random(7).randbytes(60_000)  # noqa: S311 - bytes that do not compress
+    values = [b"0", b"1", large, *(b"%d" % number for number in range(3, 200))]
+    unit = Reported([event(topic, value) for value in values])
+    with kafka_sink(outbox_stack, *topics) as sink:
+        send_all(sink, unit)
+        wait_for_failure(sink, unit)
+        assert sink.send(unit, 0) == 0
+        sink.close(5)
+        reports = unit.reports
+        sink.close(5)
+        assert unit.reports == reports <= 200
+    assert isinstance(unit.failure, MessageRefusedError)
+    assert topic in str(unit.failure)
+    written = [message.value for message in outbox_stack.broker.messages(topic)]
+    assert written == values[: len(written)]
+    assert len(written) <= 2
+
+
+def test_a_missing_topic_is_refused_and_not_made(outbox_stack: Stack) -> None:
+    topic = f"sink.{uuid4().hex}"
+    unit = Reported([event(topic, b"1"), event(topic, b"2")])
+    with kafka_sink(outbox_stack, topic, topic_metadata_propagation_max_ms=100) as sink:
+        send_all(sink, unit)
+        wait_for_failure(sink, unit)
+    assert isinstance(unit.failure, MessageRefusedError)
+    assert unit.reports == 2
+    assert topic not in outbox_stack.broker.topics()
+
+
+def test_messages_to_brokers_that_do_not_answer_wait_and_are_given_up_at_the_end(outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack)
+    unit = Reported([event(topic, b"1"), event(topic, b"2")])
+    with kafka_sink(outbox_stack, topic, linger_ms=60_000) as sink:
+        assert sink.send(unit, 0) == 2
+        sink.poll(0)
+        assert (unit.reports, unit.failure) == (0, None)
+        sink.close(0)
+    assert unit.reports == 2
+    assert isinstance(unit.failure, DeliveryError)
+    assert outbox_stack.broker.messages(topic) == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("acks", "request.required.acks", "enable.idempotence", "partitioner", "batch.size", "message.max.bytes"),
+        *("message.timeout.ms", "delivery.timeout.ms", "max.in.flight", "max.in.flight.requests.per.connection"),
+        *("retries", "message.send.max.retries", "enable.gapless.guarantee", "transactional.id", "on_delivery"),
+        *("dr_msg_cb", "dr_cb", "delivery.report.only.error", "default.topic.config", "queuing.strategy"),
+        *("metadata.broker.list", "plugin.library.paths"),
+    ],
+)
+def test_a_setting_of_a_producer_that_breaks_a_promise_is_refused(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} cannot be set"):
+        producer_settings(bootstrap_servers="b:1", topics=(), extra={key: "x"})
+
+
+def test_a_producer_waits_for_brokers_and_batches_fit_the_topics() -> None:
+    limits = [
+        Topic(name=str(limit), partitions=1, config={"max.message.bytes": str(limit)}) for limit in (50_000, 2**21)
+    ]
+    settings = producer_settings(bootstrap_servers="b:1", topics=limits, extra={"linger.ms": 7})
+    assert (settings["batch.size"], settings["message.max.bytes"], settings["linger.ms"]) == (49_000, 2**21, 7)
+    assert (settings["message.timeout.ms"], settings["partitioner"]) == (0, "murmur2_random")
+    assert settings["enable.idempotence"] is settings["enable.gapless.guarantee"] is True
