@@ -10,8 +10,9 @@ from collections import Counter
 from random import Random
 
 from cdc_outbox.databases.pgoutput import Relation, read_message
+from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.errors import DecodeError
-from cdc_outbox.relay.transactions import Route, Transactions
+from cdc_outbox.relay.transactions import Transactions
 from tests.support.pgoutput_messages import damaged, random_message, random_stream
 from tests.support.time_limits import at_most
 

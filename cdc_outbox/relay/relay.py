@@ -3,13 +3,14 @@
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import closing
 from random import Random
 from time import monotonic
 from typing import Any, Protocol
 
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.relay.relay_errors import DeliveryError
+from cdc_outbox.relay.sinks import Sink
 from cdc_outbox.relay.unit import Unit
 
 RETRIES = Backoff(first_seconds=0.25, longest_seconds=10.0)
@@ -46,24 +47,6 @@ class UnitSource(Protocol):
         """Confirm what is delivered, and close."""
 
 
-class UnitSink(Protocol):
-    """What the loop asks of a sink.
-
-    Order: messages are sent in the order of units and their events. Durability: an event that was taken is reported to
-    its unit exactly once, from within a method of the sink. Errors: as of a source; after a failure nothing that was
-    taken later becomes visible.
-    """
-
-    def send(self, unit: Unit[Any], start: int) -> int:
-        """Take as many events as there is room for, from this one on, and return how many."""
-
-    def poll(self, seconds: float) -> None:
-        """Report deliveries, waiting at most so long for the first."""
-
-    def close(self) -> None:
-        """Drop what is not delivered yet, and close."""
-
-
 class Relay:
     """Sends what a source reads to a sink, and starts again after retryable errors.
 
@@ -76,7 +59,7 @@ class Relay:
     def __init__(
         self,
         source: UnitSource,
-        open_sink: Callable[[], UnitSink],
+        open_sink: Callable[[], Sink],
         *,
         retries: Backoff = RETRIES,
         clock: Callable[[], float] = monotonic,
@@ -114,13 +97,23 @@ class Relay:
     def _run_once(self) -> None:
         try:
             self._source.open()
-            with closing(self._open_sink()) as sink:
-                self._pump(sink)
-                self._drain(sink)
+            self._relay_to(self._open_sink())
         finally:
             self._source.close()
 
-    def _pump(self, sink: UnitSink) -> None:
+    def _relay_to(self, sink: Sink) -> None:
+        try:
+            self._pump(sink)
+            self._drain(sink)
+        except DeliveryError:
+            sink.close(0)
+            # The sink failed because of a message, and only that message's own report has the cause.
+            self._source.settle(self._clock())
+            raise
+        finally:
+            sink.close(0)
+
+    def _pump(self, sink: Sink) -> None:
         source, busy = self._source, False
         first: Unit[Any] | None = None
         while not self._stopping.is_set():
@@ -133,7 +126,7 @@ class Relay:
             if first is not None and not first.undelivered:
                 self._failures = 0
 
-    def _send(self, sink: UnitSink, unit: Unit[Any]) -> None:
+    def _send(self, sink: Sink, unit: Unit[Any]) -> None:
         """Send all of a unit; while the sink is full, nothing is read, and the server hears that the relay lives."""
         sent, count = 0, len(unit.events)
         while sent < count and not self._is_late():
@@ -142,7 +135,7 @@ class Relay:
             self._source.settle(self._clock())
         unit.events = ()  # the sink has what it needs of them
 
-    def _drain(self, sink: UnitSink) -> None:
+    def _drain(self, sink: Sink) -> None:
         while self._source.settle(self._clock()) and not self._is_late():
             sink.poll(_FULL_SECONDS)
 

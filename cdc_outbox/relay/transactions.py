@@ -1,6 +1,5 @@
 """Replication frames as units of messages. Pure: it is given frames, and asked for units."""
 
-from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from cdc_outbox.databases.pgoutput import (
@@ -21,6 +20,7 @@ from cdc_outbox.databases.pgoutput import (
     read_keepalive,
     read_message,
 )
+from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.errors import DecodeError
 from cdc_outbox.relay.unit import RoutedEvent, Unit
 
@@ -28,9 +28,6 @@ MAX_EVENTS = 512
 """The most events of a unit: a larger transaction is cut, so that memory does not depend on its size."""
 MAX_BYTES = 1 << 20
 """A unit ends with the event that reaches this many bytes of frames, for the same reason."""
-
-Route = Callable[[Sequence[bytes | None]], RoutedEvent]
-"""The message of an inserted row, whose values are in the order of its relation's columns."""
 
 
 class Routes(Protocol):

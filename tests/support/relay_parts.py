@@ -8,9 +8,9 @@ from typing import Any
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
+from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.errors import DatabaseUnavailableError
-from cdc_outbox.relay.relay_errors import DeliveryError, SlotInUseError
-from cdc_outbox.relay.transactions import Route
+from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError, SlotInUseError
 from cdc_outbox.relay.unit import RoutedEvent, Unit
 from cdc_outbox.relay.wal_source import StreamFacts
 from tests.support.pgoutput_messages import begin, commit, insert, relation
@@ -144,6 +144,7 @@ class MemoryTopic:
         self.fails = Failures()
         self.room = 2
         self.is_down = False
+        self.refused: bytes | None = None
 
     def open(self) -> "MemorySink":
         return MemorySink(self)
@@ -165,18 +166,27 @@ class MemorySink:
     def poll(self, seconds: float) -> None:
         if self._topic.is_down:
             return
+        if self._failed:
+            raise DeliveryError("the sink has failed")
         count = self._topic.fails.random.randrange(len(self._taken) + 1) if seconds == 0 else len(self._taken)
         for _ in range(count):
-            unit, value = self._taken.pop(0)
+            unit, value = self._taken[0]
+            if value is not None and value == self._topic.refused:
+                # As librdkafka's fatal errors: the report comes after them.
+                self._failed = True
+                raise DeliveryError("the sink has failed")
+            del self._taken[0]
             try:
                 self._topic.fails.maybe(DeliveryError("poll"))
             except DeliveryError as error:
                 self._failed = True
                 unit.delivered(error)
-            if not self._failed:
-                self._topic.values.append(value)
-                unit.delivered()
+                return
+            self._topic.values.append(value)
+            unit.delivered()
 
-    def close(self) -> None:
-        for unit, _ in self._taken:
-            unit.delivered(DeliveryError("purged"))
+    def close(self, seconds: float) -> None:
+        taken, self._taken = self._taken, []
+        for unit, value in taken:
+            is_refused = value is not None and value == self._topic.refused
+            unit.delivered(MessageRefusedError("too large") if is_refused else DeliveryError("purged"))

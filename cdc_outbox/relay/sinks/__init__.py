@@ -25,8 +25,11 @@ class Sink(Protocol):
         """Report what happened to messages, and wait for it at most so long.
 
         Raises:
-            DeliveryError: Nothing more is delivered; close the sink.
+            DeliveryError: The sink delivers nothing more, and takes nothing more; close it.
         """
 
     def close(self, seconds: float) -> None:
-        """Deliver what was taken, for so long at most; after a failure, or with 0, give it up and report that."""
+        """Deliver what was taken, for so long at most; after a failure, or with 0, give it up and report that.
+
+        A second call does nothing.
+        """

@@ -53,6 +53,7 @@ class KafkaSink:
         settings = producer_settings(bootstrap_servers=servers, topics=found, extra=extra, linger_ms=linger_ms)
         self._producer = make_producer(settings, logger)
         self._has_failed = False
+        self._fatal: confluent.KafkaError | None = None
 
     def send(self, unit: Unit[Any], start: int) -> int:
         """Take messages of a unit, and return how many; as :class:`~cdc_outbox.relay.sinks.Sink` says."""
@@ -67,9 +68,13 @@ class KafkaSink:
         except BufferError:
             pass
         except confluent.KafkaException as error:
-            # It was refused before it was queued, so nothing else reports it.
-            delivered(error.args[0], events[taken])
-            taken += 1
+            if error.args[0].fatal():
+                # An earlier message failed. Its own report has the cause, and comes with the next poll.
+                self._has_failed, self._fatal = True, error.args[0]
+            else:
+                # It was refused before it was queued, so nothing else reports it.
+                delivered(error.args[0], events[taken])
+                taken += 1
         return taken - start
 
     def poll(self, seconds: float) -> None:
@@ -81,8 +86,9 @@ class KafkaSink:
         try:
             self._producer.poll(seconds)
         except confluent.KafkaException as error:
-            self._has_failed = True
-            raise DeliveryError(f"the producer failed: {_sentence(error.args[0])}") from error
+            self._has_failed, self._fatal = True, error.args[0]
+        if self._fatal is not None:
+            raise DeliveryError(f"the producer failed: {_sentence(self._fatal)}")
 
     def close(self, seconds: float) -> None:
         """Deliver what was taken, for so long at most; after a failure, or with 0, give it up and report that."""
