@@ -1,14 +1,19 @@
 """The PostgreSQL server that a relay reads from: an ordinary connection that looks, and one that replicates."""
 
+from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
+from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.pgoutput import Relation
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.relay.relay_errors import ServerChangedError
+from cdc_outbox.debezium.event_router.column_values import Column
+from cdc_outbox.debezium.event_router.outbox_rows import relation_columns
+from cdc_outbox.relay.relay_errors import RelayError, ServerChangedError
 from cdc_outbox.relay.replication import ReplicationConnection
 from cdc_outbox.relay.wal_source import StreamFacts
 
@@ -49,6 +54,36 @@ class PostgresqlServer:
             slot=read_slots(connection, self._driver).find(self._slot),
             publishes=publication is not None and publication.publishes_inserts and publication.covers_table,
         )
+
+    def read_columns(self, relation: Relation) -> tuple[Column, ...]:
+        """Return the outbox's columns as Debezium reads them.
+
+        Their types are the stream's: the table may have changed since its rows were written. Whether a column may be
+        null, and its default, are not in the stream, so they are the catalog's of today.
+
+        Raises:
+            RelayError: A type was dropped.
+            DatabaseError: The server cannot be reached, or refuses the role.
+        """
+        connection = self._connected()
+        statement = load(self._driver.dialect, "relay")["types"].render({}, self._driver.style)
+        columns = relation.columns
+        described = {"types": [each.type_oid for each in columns], "modifiers": [each.modifier for each in columns]}
+        with translated_for_operator():
+            known = Catalog(connection, self._driver).find_columns(self._outbox.table)
+            rows = self._driver.fetch(connection, statement, described)
+        types = {number - 1: kind for number, *kind in rows}
+        facts = {}
+        for number, column in enumerate(columns):
+            if number not in types:
+                raise RelayError(
+                    f"the type of the column {column.name} was dropped after rows were written with it",
+                    hint="Run `cdc-outbox verify SPEC` to list the events that were not published.",
+                )
+            base, is_enum, declared = types[number]
+            before = known.get(column.name, ColumnFacts(base, not_null=False))
+            facts[column.name] = replace(before, type=base, is_enum=is_enum, declared=declared)
+        return relation_columns(facts, facts)
 
     def _connected(self) -> AnyConnection:
         if self._connection is None:
