@@ -1,0 +1,107 @@
+"""A relay in a process of its own, which a test kills: ``python -m tests.support.relay_process JSON``."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cdc_outbox.backoff import Backoff
+from cdc_outbox.contract.topics import Topic, raw_topic_name
+from cdc_outbox.debezium.event_router.compiled import RouteCompiler
+from cdc_outbox.debezium.render import render
+from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.relay.outbox_routes import OutboxRoutes
+from cdc_outbox.relay.postgresql_server import PostgresqlServer
+from cdc_outbox.relay.relay import Relay
+from cdc_outbox.relay.sinks.kafka import KafkaSink
+from cdc_outbox.relay.wal_source import WalSource
+from cdc_outbox.spec import Spec, parse_spec
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually
+
+ROOT = Path(__file__).parents[2]
+LOG = logging.getLogger("relay")
+PREFIX = "relay."
+"""Stands before the topics of the relay, beside which the connector writes to those of the spec."""
+
+
+def relay_slot(spec: Spec) -> str:
+    """Return the slot of the relay, beside that of the connector."""
+    return f"{spec.name}_relay"
+
+
+def compiler_of(spec: Spec) -> RouteCompiler:
+    """Return the routes that Connect's configuration asks for, to the relay's topics."""
+    config = dict(render(spec))
+    replacement = "transforms.outbox.route.topic.replacement"
+    config[replacement] = PREFIX + config[replacement]
+    table = spec.outbox.table
+    topic = raw_topic_name(config["topic.prefix"], table.schema or "", table.name)
+    return RouteCompiler.from_config(config, raw_topic=topic)
+
+
+def make_server(spec: Spec, dsn: str) -> PostgresqlServer:
+    """Return the server that the relay reads from."""
+    slot, publication = relay_slot(spec), spec.database.publication
+    return PostgresqlServer(dsn, spec.outbox, slot=slot, publication=publication, name=slot)
+
+
+def make_relay(spec: Spec, dsn: str, bootstrap_servers: str) -> Relay:
+    """Return a relay to Kafka as the command would run it."""
+    server = make_server(spec, dsn)
+    routes = OutboxRoutes(compiler_of(spec), spec.outbox.table, server.read_columns)
+    source = WalSource(server, routes, slot=relay_slot(spec), publication=spec.database.publication)
+    kafka = {"bootstrap.servers": bootstrap_servers}
+    topics = [PREFIX + topic for topic in spec.contract.topics]
+    retries = Backoff(first_seconds=0.05, longest_seconds=0.5)
+    return Relay(source, lambda: KafkaSink(kafka, topics=topics, logger=LOG), retries=retries)
+
+
+def prepare_relay(pipeline: Pipeline, limits: Mapping[str, int]) -> None:
+    """Create the relay's slot and its topics, with the ``max.message.bytes`` of aggregate types."""
+    with pipeline.connect() as connection:
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (relay_slot(pipeline.spec),))
+    contract, partitions = pipeline.spec.contract, pipeline.spec.topics.partitions
+    broker = pipeline.stack.broker
+    configs = {contract.topic_of(kind): {"max.message.bytes": str(limit)} for kind, limit in limits.items()}
+    topics = [
+        Topic(name=PREFIX + name, partitions=partitions, config=configs.get(name, {})) for name in contract.topics
+    ]
+    created = Topics({"bootstrap.servers": broker.bootstrap_servers}, LOG).create(topics)
+    assert set(created.values()) == {True}
+    for topic in created:
+        eventually(lambda topic=topic: topic in broker.topics() and broker.ends(topic), f"the topic {topic}")  # type: ignore[misc]
+
+
+@contextmanager
+def relay_process(pipeline: Pipeline, text: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a relay of a spec's text in a process; at the end it is stopped, if it runs still."""
+    given: dict[str, Any] = {
+        "text": text,
+        "dsn": pipeline.dsn,
+        "bootstrap_servers": pipeline.stack.broker.bootstrap_servers,
+    }
+    command = [sys.executable, "-m", "tests.support.relay_process", json.dumps(given)]
+    with subprocess.Popen(command, cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def main() -> None:
+    """Relay until SIGTERM."""
+    given = json.loads(sys.argv[1])
+    relay = make_relay(parse_spec(given["text"], name="relay.yaml"), given["dsn"], given["bootstrap_servers"])
+    signal.signal(signal.SIGTERM, lambda *_: relay.stop())
+    relay.run()
+
+
+if __name__ == "__main__":
+    main()
