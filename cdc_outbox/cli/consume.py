@@ -1,4 +1,4 @@
-"""``cdc-outbox consume``, and how its log records are written."""
+"""``cdc-outbox consume``."""
 
 import asyncio
 import importlib
@@ -7,8 +7,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,88 +15,17 @@ import click
 from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
+from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.stats import LOG as STATS_LOG
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.monitoring import MonitorServer
-from cdc_outbox.redaction import safe_json, visible_lines, without_commands
-
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-
-def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """Return what a record was logged with beside its message."""
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
-
-
-class TextLines(logging.Formatter):
-    """One line a record: the constant message, and behind it the fields that it was logged with."""
-
-    def __init__(self) -> None:
-        super().__init__("%(asctime)s %(levelname)s %(name)s %(message)s")
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line, and those of a traceback."""
-        return without_commands(visible_lines(super().format(record)))
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        """Return the line without the traceback."""
-        fields = [f"{name}={_quoted(str(value))}" for name, value in fields_of(record).items()]
-        return " ".join([super().formatMessage(record), *fields])
-
-
-class JsonLines(logging.Formatter):
-    """One object a line, with what :class:`TextLines` shows as its members; times are in UTC."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        members: dict[str, object] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **fields_of(record),
-        }
-        if record.exc_info:
-            members["traceback"] = self.formatException(record.exc_info)
-        return safe_json(members, default=str)
-
-
-def is_news(record: logging.LogRecord) -> bool:
-    """Leave out what librdkafka says of connections at each attempt, for the consumer says it once itself.
-
-    Why a login or a certificate is refused only librdkafka tells.
-    """
-    text = record.getMessage()
-    return not (record.name.endswith(".librdkafka") and text.startswith("FAIL")) or "SASL" in text or "SSL" in text
-
-
-def _quoted(text: str) -> str:
-    """Return a text that is more than a word as JSON writes it, so that it is seen where it ends."""
-    return text if text and text.isprintable() and not set(' "=') & set(text) else safe_json(text)
-
-
-FORMATS = {"json": JsonLines, "text": TextLines}
-
-
-_MAX_PORT = 65_535
 
 
 @click.command()
 @consumer_argument
 @click.option("--verbose", "-v", is_flag=True, help="Log in detail, with the traceback of a failing handler.")
-@click.option(
-    "--log-format",
-    type=click.Choice(sorted(FORMATS)),
-    default="text",
-    show_default=True,
-    help="The format of log records: a line of text, or a JSON object.",
-)
-@click.option(
-    "--listen",
-    metavar="[HOST:]PORT",
-    help="Serve /health and, if the consumer uses PrometheusMetrics, /metrics. HOST defaults to 127.0.0.1.",
-)
+@log_format_option
+@listen_option("the consumer uses PrometheusMetrics")
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
     """Run a consumer until SIGTERM or Ctrl-C.
 
@@ -112,16 +39,13 @@ def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) 
       cdc-outbox consume examples.orders.shipping:consumer --listen 0.0.0.0:8080
     """
     line = ProgressLine(sys.stderr)
-    log = logging.StreamHandler()
-    log.setFormatter(FORMATS[log_format]())
-    log.addFilter(line)
-    logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, handlers=[log])
+    start_log(log_format, logging.DEBUG if verbose else logging.WARNING).addFilter(line)
     if not verbose:
-        log.addFilter(is_news)
         logging.getLogger(STATS_LOG).setLevel(logging.INFO)
     consumer = load(target)
+    metrics: Any = consumer.metrics  # which may be able to show itself, and need not
     try:
-        with _listening(listen, consumer), line.following(consumer):
+        with listening(listen, consumer, metrics if hasattr(metrics, "exposition") else None), line.following(consumer):
             _run(consumer)
     finally:
         if consumer.outcomes or sys.exception() is None:
@@ -136,8 +60,7 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
     if isinstance(consumer, Consumer):
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda _number, _frame: consumer.stop())
+        stop_at_signals(consumer.stop)
         consumer.run()
         return
 
@@ -147,17 +70,6 @@ def _run(consumer: Consumer | AsyncConsumer) -> None:
         await consumer.run()
 
     asyncio.run(run())
-
-
-def _listening(listen: str | None, consumer: Consumer | AsyncConsumer) -> AbstractContextManager[object]:
-    if listen is None:
-        return nullcontext()
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal() or int(port) > _MAX_PORT:
-        raise ConfigError(f"{listen!r} is not of the form host:port", field="--listen")
-    metrics: Any = consumer.metrics  # which may be able to show itself, and need not
-    shown = metrics if hasattr(metrics, "exposition") else None
-    return MonitorServer(consumer, metrics=shown, host=host or "127.0.0.1", port=int(port))
 
 
 def load(target: str) -> Consumer | AsyncConsumer:

@@ -12,10 +12,11 @@ from datetime import datetime
 import click
 
 from cdc_outbox.cli.arguments import consumer_argument
-from cdc_outbox.cli.consume import TextLines, is_news, load
+from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.inbox import AggregateName
 from cdc_outbox.cli.options import acting, dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, say
+from cdc_outbox.cli.running import start_log
 from cdc_outbox.cli.times import Time
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 from cdc_outbox.operations.actions import record_action
@@ -99,7 +100,7 @@ def replay(
       cdc-outbox replay orders.shipping:consumer --from 2026-03-01T14:00:00Z --to 2026-03-01T15:00:00Z --rate 100
       cdc-outbox replay orders.shipping:consumer --topic outbox.event.order --offsets 0:1200-1250
     """
-    _log_warnings()
+    start_log("text", logging.WARNING)
     partition, first, last = offsets or (None, None, None)
     selection = Selection(
         topic=topic,
@@ -123,13 +124,6 @@ def replay(
     if not done.is_complete:
         return ExitCode.INTERRUPTED
     return ExitCode.DIFFERENCES if any(done.fates[fate] for fate in _ASIDE) else ExitCode.DONE
-
-
-def _log_warnings() -> None:
-    log = logging.StreamHandler()
-    log.setFormatter(TextLines())
-    log.addFilter(is_news)
-    logging.basicConfig(level=logging.WARNING, handlers=[log])
 
 
 def _document(name: str, done: Replayed, *, dry_run: bool) -> str:

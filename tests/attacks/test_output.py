@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc_outbox.cli.consume import FORMATS
 from cdc_outbox.cli.output import complain, paint, say
+from cdc_outbox.cli.running import FORMATS
 from cdc_outbox.errors import ConfigError, ConnectorFailedError
 from cdc_outbox.finding import Finding, Location, Severity
 from cdc_outbox.redaction import counted, safe_json

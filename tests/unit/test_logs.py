@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc_outbox.cli.consume import JsonLines, TextLines, is_news
+from cdc_outbox.cli.running import JsonLines, TextLines, is_news
 from cdc_outbox.kafka import clients as kafka_clients
 
 

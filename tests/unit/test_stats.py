@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 from confluent_kafka import KafkaError
 
-from cdc_outbox.cli.consume import fields_of
+from cdc_outbox.cli.running import fields_of
 from cdc_outbox.consumer import Limits, Outcome, Retry
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
