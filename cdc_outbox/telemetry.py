@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import lru_cache
 from importlib import import_module
 from types import ModuleType
@@ -141,6 +142,55 @@ class Progress:
     gap_seconds: float | None = None
     outage: str = ""
     stopping: bool = False
+
+
+class RelayState(StrEnum):
+    """What a relay does."""
+
+    STANDBY = "standby"
+    """Another process reads the source; this one takes over when it ends."""
+    READING = "reading"
+    WAITING = "waiting"
+    """An error ended the last attempt, or there was none yet; the next one follows."""
+    STOPPING = "stopping"
+    """It was stopped, and delivers what it has read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayProgress:
+    """A relay's progress. Moments are those of ``time.monotonic()``, and ``None`` before the first one.
+
+    Args:
+        relay: Its name.
+        events: The number of delivered events since it started, repeated ones too.
+        started_at: When it was created.
+        polled_at: When its loop last ran, or an attempt began.
+        delivered_at: When an event was last delivered.
+        waiting_since: When the oldest event was read that is not delivered; ``None`` while it is idle.
+        failing_since: Since when every attempt has ended with an error; ``None`` while it reads or stands by.
+        error: The class of that error; empty if there is none.
+        lag_bytes: How much of the log is not confirmed; ``None`` where that is not known.
+        warning: What needs the operator's attention at the source; empty if nothing does.
+    """
+
+    relay: str
+    state: RelayState
+    events: int = 0
+    started_at: float
+    polled_at: float | None = None
+    delivered_at: float | None = None
+    waiting_since: float | None = None
+    failing_since: float | None = None
+    error: str = ""
+    lag_bytes: int | None = None
+    warning: str = ""
+
+
+class Monitored(Protocol):
+    """A consumer or a relay, which reports its progress as :class:`HasProgress` says."""
+
+    def progress(self) -> Progress | RelayProgress:
+        """Return the progress, without waiting."""
 
 
 class HasProgress(Protocol):

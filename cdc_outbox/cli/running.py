@@ -12,7 +12,7 @@ import click
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring import Exposition, MonitorServer
 from cdc_outbox.redaction import safe_json, visible_lines, without_commands
-from cdc_outbox.telemetry import HasProgress
+from cdc_outbox.telemetry import Monitored
 
 FC = TypeVar("FC", bound=Callable[..., Any] | click.Command)
 _MAX_PORT = 65_535
@@ -87,7 +87,7 @@ def start_log(log_format: str, level: int) -> logging.StreamHandler[Any]:
     return log
 
 
-def listening(listen: str | None, running: HasProgress, metrics: Exposition | None) -> AbstractContextManager[object]:
+def listening(listen: str | None, running: Monitored, metrics: Exposition | None) -> AbstractContextManager[object]:
     """Return a server of ``/health``, and of ``/metrics`` if there are any, while the block lasts.
 
     Args:

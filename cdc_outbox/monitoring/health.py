@@ -1,4 +1,4 @@
-"""Whether a consumer gets on: a function of what it says of itself."""
+"""Whether a consumer or a relay gets on: a function of what it says of itself."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -7,11 +7,11 @@ from typing import Any
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import counted
-from cdc_outbox.telemetry import Progress
+from cdc_outbox.telemetry import Progress, RelayProgress
 
 
 class HealthStatus(StrEnum):
-    """A consumer's state, from good to bad."""
+    """The state of a consumer or a relay, from good to bad."""
 
     OK = "ok"
     DEGRADED = "degraded"
@@ -22,11 +22,12 @@ class HealthStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLimits:
-    """Limits beyond which a consumer is not healthy.
+    """Limits beyond which a consumer or a relay is not healthy.
 
     Args:
-        stuck_after_seconds: How long there may be messages without a commit, and how long without polling the
-            brokers. 60 covers recovery from a fault; set more if a single handler may take longer.
+        stuck_after_seconds: How long there may be messages without a commit, or events without a delivery, and how
+            long without polling the brokers. 60 covers recovery from a fault; set more if a single handler may take
+            longer.
     """
 
     stuck_after_seconds: float = 60.0
@@ -38,7 +39,7 @@ class HealthLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """A consumer's health, with reasons.
+    """The health of a consumer or a relay, with reasons.
 
     Args:
         reasons: One sentence each, the worst first; empty if it is healthy.
@@ -47,11 +48,10 @@ class Health:
     status: HealthStatus
     reasons: tuple[str, ...]
 
-    def as_json(self, progress: Progress, *, now: float) -> dict[str, Any]:
+    def as_json(self, progress: Progress | RelayProgress, *, now: float) -> dict[str, Any]:
         """Return status, reasons and figures; moments become seconds ago."""
-        moments = ("started_at", "polled_at", "committed_at", "waiting_since")
         state = asdict(progress)
-        passed = {moment: state.pop(moment) for moment in moments}
+        passed = {name: state.pop(name) for name in [*state] if name.endswith(("_at", "_since"))}
         ages = {
             f"{moment.partition('_')[0]}_seconds_ago": None if at is None else round(now - at, 3)
             for moment, at in passed.items()
@@ -59,20 +59,23 @@ class Health:
         return {"status": self.status, "reasons": list(self.reasons), **state, **ages}
 
 
-def health_of(progress: Progress, *, now: float, limits: HealthLimits | None = None) -> Health:
-    """Return a consumer's health by its progress: idle is healthy, messages without commits are not.
+def health_of(progress: Progress | RelayProgress, *, now: float, limits: HealthLimits | None = None) -> Health:
+    """Return the health by the progress: idle is healthy, messages without commits or deliveries are not.
 
     Args:
         now: By ``time.monotonic()``.
     """
     limit = (limits or HealthLimits()).stuck_after_seconds
-    stuck, degraded = tuple(_stops(progress, now, limit)), tuple(_hindrances(progress))
+    if isinstance(progress, RelayProgress):
+        stuck, degraded = tuple(_relay_stops(progress, now, limit)), tuple(_relay_hindrances(progress))
+    else:
+        stuck, degraded = tuple(_stops(progress, now, limit)), tuple(_hindrances(progress))
     status = HealthStatus.STUCK if stuck else HealthStatus.DEGRADED if degraded else HealthStatus.OK
     return Health(status=status, reasons=stuck + degraded)
 
 
 def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
-    """Yield the reasons why it makes no progress."""
+    """Yield the reasons why a consumer makes no progress."""
     silent = now - (progress.started_at if progress.polled_at is None else progress.polled_at)
     if silent >= limit:
         yield f"no request was sent to the brokers for {silent:.0f} s"
@@ -97,3 +100,24 @@ def _hindrances(progress: Progress) -> Iterator[str]:
     if progress.dead_events:
         yield f"{counted(progress.dead_events, 'parked event')} to retry or skip"
     yield from (f"paused: {paused}" for paused in progress.paused)
+
+
+def _relay_stops(progress: RelayProgress, now: float, limit: float) -> Iterator[str]:
+    """Yield the reasons why a relay makes no progress; one that stands by needs to make none."""
+    silent = now - (progress.started_at if progress.polled_at is None else progress.polled_at)
+    if silent >= limit:
+        yield f"the relay's loop has not run for {silent:.0f} s"
+    if progress.waiting_since is not None:
+        idle = now - max(progress.waiting_since, progress.delivered_at or progress.waiting_since)
+        if idle >= limit:
+            yield f"events were read, but none was delivered for {idle:.0f} s"
+    if progress.failing_since is not None and now - progress.failing_since >= limit:
+        yield f"every attempt has failed for {now - progress.failing_since:.0f} s"
+
+
+def _relay_hindrances(progress: RelayProgress) -> Iterator[str]:
+    """Yield what of a relay needs the operator's attention."""
+    if progress.failing_since is not None:
+        yield f"the last attempt failed: {progress.error}"
+    if progress.warning:
+        yield progress.warning

@@ -1,4 +1,4 @@
-"""The series of the consumer: names, labels and meanings, and a limit on the number of labels."""
+"""The series of the components: names, labels and meanings, and a limit on the number of labels."""
 
 import logging
 from collections.abc import Mapping
@@ -155,8 +155,44 @@ SERIES: tuple[Series, ...] = (
         ("consumer",),
         "Time of the last committed transaction, or of the start, in seconds since 1970.",
     ),
+    Series(
+        "cdc_outbox_relay_events_total",
+        SeriesKind.COUNTER,
+        ("relay",),
+        "Events that were delivered, including those that a restart repeats.",
+    ),
+    Series(
+        "cdc_outbox_relay_errors_total",
+        SeriesKind.COUNTER,
+        ("relay", "error"),
+        "Errors after which the relay starts to read again, by their class.",
+    ),
+    Series(
+        "cdc_outbox_relay_reading",
+        SeriesKind.GAUGE,
+        ("relay",),
+        "1 while this process reads the slot, otherwise 0; the sum over all processes is at most 1.",
+    ),
+    Series(
+        "cdc_outbox_relay_lag_bytes",
+        SeriesKind.GAUGE,
+        ("relay",),
+        "WAL from the slot's confirmed position to its end. Reported only by the process that reads the slot.",
+    ),
+    Series(
+        "cdc_outbox_relay_oldest_undelivered_seconds",
+        SeriesKind.GAUGE,
+        ("relay",),
+        "How long ago the oldest event was read that is not delivered; 0 if there is none.",
+    ),
+    Series(
+        "cdc_outbox_relay_last_delivery_timestamp_seconds",
+        SeriesKind.GAUGE,
+        ("relay",),
+        "Time of the last delivery, or of the start, in seconds since 1970.",
+    ),
 )
-"""Every series of the consumer."""
+"""Every series of the consumer and of the relay."""
 
 
 _log = logging.getLogger(__name__)

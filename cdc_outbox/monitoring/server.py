@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring.health import HealthLimits, HealthStatus, health_of
-from cdc_outbox.telemetry import HasProgress
+from cdc_outbox.telemetry import Monitored
 
 _log = logging.getLogger(__name__)
 
@@ -37,24 +37,24 @@ class Exposition(Protocol):
 
 
 class MonitorServer:
-    """Serve ``/health`` and ``/metrics`` from its own threads while a consumer runs.
+    """Serve ``/health`` and ``/metrics`` from its own threads while a consumer or a relay runs.
 
     ::
 
         with MonitorServer(consumer, metrics=metrics, port=9464):
             consumer.run()
 
-    ``/health`` is 200 for a healthy consumer and 503 for a stuck one; its JSON has the reasons. There is no
+    ``/health`` is 200 for a healthy one and 503 for a stuck one; its JSON has the reasons. There is no
     authentication; the answers contain names, counts and times, and no payloads. Eight connections are served at a
     time, each for at most five seconds.
 
     Args:
-        consumer: The consumer whose progress is reported.
+        consumer: The consumer or relay whose progress is reported.
         metrics: What ``/metrics`` shows; without it there is none.
         host: 127.0.0.1 is reachable from this machine only; ``0.0.0.0`` and ``::`` from every machine that can reach
             it.
         port: 0 takes a free port, which :attr:`port` returns.
-        limits: From when on the consumer is stuck.
+        limits: From when on it is stuck.
 
     Raises:
         ConfigError: The address is not available.
@@ -62,7 +62,7 @@ class MonitorServer:
 
     def __init__(
         self,
-        consumer: HasProgress,
+        consumer: Monitored,
         *,
         metrics: Exposition | None = None,
         host: str = "127.0.0.1",

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.relay.relay_errors import DeliveryError
+from cdc_outbox.relay.relay_stats import RelayStats
 from cdc_outbox.relay.sinks import Sink
 from cdc_outbox.relay.unit import Unit
+from cdc_outbox.telemetry import Metrics, NoMetrics, RelayProgress
 
 RETRIES = Backoff(first_seconds=0.25, longest_seconds=10.0)
 """A standby that waits for the slot asks this seldom, and so does a relay whose broker is down."""
@@ -29,6 +31,11 @@ class UnitSource(Protocol):
     Order: units come in commit order. Durability: reading gives nothing away. Repetition: after :meth:`open`, what was
     not confirmed comes again. Errors: after any of them, :meth:`close`; after a retryable one :meth:`open` helps.
     """
+
+    lag_bytes: int | None
+    """How much of the log is not confirmed; ``None`` where that is not known."""
+    warning: str
+    """What needs the operator's attention; empty if nothing does."""
 
     def open(self) -> None:
         """Start to read where everything before was confirmed."""
@@ -53,6 +60,8 @@ class Relay:
     Args:
         source: It is opened and closed by the relay, again and again.
         open_sink: Returns a new sink. After an error the old one is closed, with what it holds.
+        name: What metrics and health call it.
+        metrics: Receives the series of :data:`cdc_outbox.monitoring.series.SERIES` whose names have ``relay``.
         retries: The pauses after errors; they begin with the shortest again when something was delivered.
     """
 
@@ -61,6 +70,8 @@ class Relay:
         source: UnitSource,
         open_sink: Callable[[], Sink],
         *,
+        name: str = "relay",
+        metrics: Metrics | None = None,
         retries: Backoff = RETRIES,
         clock: Callable[[], float] = monotonic,
     ) -> None:
@@ -70,6 +81,11 @@ class Relay:
         self._stopping = threading.Event()
         self._deadline = 0.0
         self._failures = 0
+        self._stats = RelayStats(name, metrics or NoMetrics(), clock)
+
+    def progress(self) -> RelayProgress:
+        """Return the progress, without waiting; from any thread, also before and after the run."""
+        return self._stats.progress
 
     def stop(self) -> None:
         """Have :meth:`run` deliver what was read, confirm it, and return; for signal handlers and other threads."""
@@ -91,13 +107,17 @@ class Relay:
                     raise
                 pause = self._retries.pause(self._failures, self._random)
                 self._failures += 1
+                self._stats.fails(error)
                 logger.warning("%s: %s; next attempt in %.1f s", type(error).__name__, error, pause)
                 self._stopping.wait(pause)
 
     def _run_once(self) -> None:
+        self._stats.opens()
         try:
             self._source.open()
-            self._relay_to(self._open_sink())
+            sink = self._open_sink()
+            self._stats.reads()
+            self._relay_to(sink)
         finally:
             self._source.close()
 
@@ -115,16 +135,20 @@ class Relay:
 
     def _pump(self, sink: Sink) -> None:
         source, busy = self._source, False
-        first: Unit[Any] | None = None
         while not self._stopping.is_set():
             unit = source.read(_BUSY_SECONDS if busy else _IDLE_SECONDS)
             if unit is not None and unit.events:
-                first = first or unit
+                self._stats.sends(unit)
                 self._send(sink, unit)
             sink.poll(0)
-            busy = source.settle(self._clock())
-            if first is not None and not first.undelivered:
-                self._failures = 0
+            busy = self._settle()
+
+    def _settle(self) -> bool:
+        now = self._clock()
+        is_busy = self._source.settle(now)
+        if self._stats.settle(now, self._source.lag_bytes, self._source.warning):
+            self._failures = 0
+        return is_busy
 
     def _send(self, sink: Sink, unit: Unit[Any]) -> None:
         """Send all of a unit; while the sink is full, nothing is read, and the server hears that the relay lives."""
@@ -132,11 +156,12 @@ class Relay:
         while sent < count and not self._is_late():
             sent += sink.send(unit, sent)
             sink.poll(0 if sent == count else _FULL_SECONDS)
-            self._source.settle(self._clock())
+            self._settle()
         unit.events = ()  # the sink has what it needs of them
 
     def _drain(self, sink: Sink) -> None:
-        while self._source.settle(self._clock()) and not self._is_late():
+        self._stats.stops()
+        while self._settle() and not self._is_late():
             sink.poll(_FULL_SECONDS)
 
     def _is_late(self) -> bool:

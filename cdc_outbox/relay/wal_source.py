@@ -32,6 +32,7 @@ END_SECONDS = 5.0
 """How long the end of a stream may take."""
 _MOST_FRAMES = 4_096
 """Frames that are read before anything else gets its turn, whether or not they hold events."""
+_UNRESERVED = "the server removes WAL that the slot needs at its next checkpoint, unless the relay reads on"
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +96,10 @@ class WalSource:
         publication: Its name.
         routes: The messages of each table's rows.
         clock: Monotonic seconds.
+
+    Attributes:
+        lag_bytes: The WAL from the slot's confirmed position to the end of the log, at the last look.
+        warning: What the last look found that needs the operator's attention.
     """
 
     def __init__(
@@ -108,6 +113,8 @@ class WalSource:
     ) -> None:
         self._server, self._routes, self._clock = server, routes, clock
         self._slot, self._publication = slot, publication
+        self.lag_bytes: int | None = None
+        self.warning = ""
         self._stream: ReplicationStream | None = None
         self._system = ""
         self._told = 0
@@ -150,6 +157,8 @@ class WalSource:
             )
         self._system = facts.system
         slot = self._checked(facts.slot)
+        self.lag_bytes = slot.unconfirmed_bytes
+        self.warning = _UNRESERVED if slot.wal_status == "unreserved" else ""
         if not facts.publishes:
             raise PublicationNotFoundError(
                 f"the publication {self._publication} does not exist, or does not publish what is inserted into the "

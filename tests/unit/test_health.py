@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.monitoring import Health, HealthLimits, HealthStatus, PausedPartition, Progress, health_of
+from cdc_outbox.monitoring import (
+    Health,
+    HealthLimits,
+    HealthStatus,
+    PausedPartition,
+    Progress,
+    RelayProgress,
+    RelayState,
+    health_of,
+)
 
 NOW = 10_000.0
 RUNNING = Progress(consumer="shipping", started_at=NOW - 5000, polled_at=NOW - 0.5, events=7)
@@ -123,6 +132,48 @@ def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:
         "committed_seconds_ago": None,
         "waiting_seconds_ago": None,
     }
+
+
+RELAY = RelayProgress(relay="orders", state=RelayState.READING, started_at=NOW - 5000, polled_at=NOW - 0.5)
+
+
+@pytest.mark.parametrize(
+    ("progress", "status", "reasons"),
+    [
+        (RELAY, HealthStatus.OK, []),
+        (replace(RELAY, state=RelayState.STANDBY), HealthStatus.OK, []),
+        (replace(RELAY, waiting_since=NOW - 29), HealthStatus.OK, []),
+        (replace(RELAY, waiting_since=NOW - 4000, delivered_at=NOW - 1), HealthStatus.OK, []),
+        (
+            replace(RELAY, waiting_since=NOW - 30),
+            HealthStatus.STUCK,
+            ["events were read, but none was delivered for 30 s"],
+        ),
+        (replace(RELAY, polled_at=NOW - 30), HealthStatus.STUCK, ["the relay's loop has not run for 30 s"]),
+        (
+            replace(RELAY, failing_since=NOW - 1, error="BrokerUnavailableError"),
+            HealthStatus.DEGRADED,
+            ["the last attempt failed: BrokerUnavailableError"],
+        ),
+        (
+            replace(RELAY, failing_since=NOW - 30, error="BrokerUnavailableError"),
+            HealthStatus.STUCK,
+            [
+                "every attempt has failed for 30 s",
+                "the last attempt failed: BrokerUnavailableError",
+            ],
+        ),
+        (replace(RELAY, warning="the slot is unreserved"), HealthStatus.DEGRADED, ["the slot is unreserved"]),
+    ],
+)
+def test_the_health_of_a_relay(progress: RelayProgress, status: HealthStatus, reasons: list[str]) -> None:
+    assert health_of(progress, now=NOW, limits=LIMITS) == Health(status=status, reasons=tuple(reasons))
+
+
+def test_the_json_of_a_relay_has_its_state_and_its_figures() -> None:
+    told = json.loads(json.dumps(health_of(RELAY, now=NOW).as_json(RELAY, now=NOW)))
+    assert (told["status"], told["relay"], told["state"], told["events"]) == ("ok", "orders", "reading", 0)
+    assert (told["polled_seconds_ago"], told["waiting_seconds_ago"], told["lag_bytes"]) == (0.5, None, None)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])

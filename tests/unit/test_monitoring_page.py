@@ -42,11 +42,11 @@ def test_the_page_has_every_series_and_no_other() -> None:
 
 @pytest.mark.parametrize("series", SERIES, ids=lambda series: series.name)
 def test_a_series_is_named_as_prometheus_wants_it(series: Series) -> None:
-    assert re.fullmatch(r"cdc_outbox_consumer_[a-z_]+", series.name)
+    assert re.fullmatch(r"cdc_outbox_(consumer|relay)_[a-z_]+", series.name)
     assert series.name.endswith("_total") == (series.kind is SeriesKind.COUNTER)
     assert bool(series.buckets) == (series.kind is SeriesKind.HISTOGRAM)
     assert list(series.buckets) == sorted(set(series.buckets))
-    assert series.labels[0] == "consumer"
+    assert series.name.startswith(f"cdc_outbox_{series.labels[0]}_")
     assert not set(series.labels) & (OF_A_SCRAPE | {"le", "name"})
     assert series.meaning.endswith(".")
 

@@ -8,10 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cdc_outbox.backoff import Backoff
+from cdc_outbox.monitoring import HealthStatus, health_of
 from cdc_outbox.relay import relay as relay_module
 from cdc_outbox.relay.relay import STOP_SECONDS, Relay
 from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.relay.wal_source import QUIET_SECONDS, StreamFacts, WalSource
+from cdc_outbox.telemetry import Metrics, RelayState
+from cdc_outbox.testing import MemoryMetrics
 from tests.support.relay_parts import Failures, MemoryServer, MemoryTopic, NamedRoutes
 
 
@@ -29,10 +32,11 @@ class Clock:
         return self.now
 
 
-def make(server: MemoryServer, topic: MemoryTopic) -> tuple[Relay, Clock]:
+def make(server: MemoryServer, topic: MemoryTopic, metrics: Metrics | None = None) -> tuple[Relay, Clock]:
     clock = Clock()
     source = WalSource(server, NamedRoutes(), slot="slot", publication="pub", clock=clock)
-    return Relay(source, topic.open, retries=Backoff(first_seconds=0, longest_seconds=0), clock=clock), clock
+    retries = Backoff(first_seconds=0, longest_seconds=0)
+    return Relay(source, topic.open, metrics=metrics, retries=retries, clock=clock), clock
 
 
 def first_occurrences(values: list[bytes | None]) -> list[bytes | None]:
@@ -130,3 +134,45 @@ def test_a_standby_waits_for_the_slot_and_begins_anew(
     assert relay._failures == 0
     assert [record.name for record in caplog.records] == [relay_module.__name__] * 3
     assert "SlotInUseError" in caplog.text
+
+
+def test_the_progress_tells_what_was_delivered_and_the_metrics_tell_the_same() -> None:
+    server, topic, metrics = MemoryServer(), MemoryTopic(), MemoryMetrics()
+    server.write(b"1", b"2", b"3")
+    relay, clock = make(server, topic, metrics=metrics)
+    states = []
+
+    def watch() -> None:
+        states.append(relay.progress().state)
+        if server.confirmed == 100:
+            relay.stop()
+
+    clock.then = watch
+    relay.run()
+    progress = relay.progress()
+    assert (progress.relay, progress.events, progress.waiting_since) == ("relay", 3, None)
+    assert progress.delivered_at is not None
+    assert list(dict.fromkeys(states)) == [RelayState.WAITING, RelayState.READING, RelayState.STOPPING]
+    assert metrics.total("cdc_outbox_relay_events_total", relay="relay") == 3
+    assert metrics.gauge("cdc_outbox_relay_reading", relay="relay") == 1
+    assert metrics.refused == []
+
+
+def test_a_relay_whose_sink_fails_at_every_attempt_is_stuck_and_well_again_after_a_delivery() -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    server.write(b"1")
+    topic.fails = Failures(share=1)
+    relay, clock = make(server, topic)
+    found = []
+
+    def watch() -> None:
+        found.append(health_of(relay.progress(), now=clock.now).status)
+        if HealthStatus.STUCK in found:
+            topic.fails = Failures()
+        if topic.values and clock.now > 100:
+            relay.stop()
+
+    clock.then = watch
+    relay.run()
+    assert list(dict.fromkeys(found)) == [HealthStatus.OK, HealthStatus.DEGRADED, HealthStatus.STUCK]
+    assert found[-1] is HealthStatus.OK
