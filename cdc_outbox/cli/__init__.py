@@ -1,7 +1,7 @@
 """The ``cdc-outbox`` command: data to stdout, everything else to stderr.
 
 Exit codes: 0 done, 1 failed, 2 wrong use or a wrong spec, 3 differences found, 75 try again later, 130 interrupted.
-Commands that run until a signal (``consume``, ``watch``, ``stack up`` once it is ready) exit with 0 after it.
+Commands that run until a signal (``consume``, ``relay``, ``watch``, ``stack up`` once it is ready) exit with 0 then.
 """
 
 import re
@@ -42,6 +42,9 @@ _COMMANDS = {
         "delete": "lifecycle:delete",
         "offsets": "offsets:offsets",
         "recover": "recover:recover",
+    },
+    "Relay": {
+        "relay": "relay:relay",
     },
     "Tables": {
         "init": "init:init",

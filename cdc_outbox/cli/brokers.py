@@ -50,6 +50,17 @@ def broker_settings(bootstrap_servers: str, file: Path | None, *, group: str) ->
     )
 
 
+def producer_options(bootstrap_servers: str | None, file: Path | None) -> dict[str, Any]:
+    """Return what the options say, for a producer, which refuses what would break a promise.
+
+    Raises:
+        OutboxError: The Kafka client is not installed.
+        ConfigError: The file cannot be read.
+    """
+    confluent.require()
+    return {**({} if file is None else _read(file)), "bootstrap.servers": bootstrap_servers}
+
+
 def _read(file: Path) -> dict[str, Any]:
     document = read_properties(read_text_file(file, field="--kafka-settings"), name=str(file))
     if document.findings:

@@ -58,12 +58,13 @@ class JsonLines(logging.Formatter):
 
 
 def is_news(record: logging.LogRecord) -> bool:
-    """Leave out what librdkafka says of connections at each attempt, for the consumer says it once itself.
+    """Leave out what librdkafka says of connections at each attempt, for the consumer or relay says it once itself.
 
     Why a login or a certificate is refused only librdkafka tells.
     """
     text = record.getMessage()
-    return not (record.name.endswith(".librdkafka") and text.startswith("FAIL")) or "SASL" in text or "SSL" in text
+    is_attempt = text.startswith("FAIL") or (text.startswith("GETPID") and text.endswith("retrying"))
+    return not (record.name.endswith(".librdkafka") and is_attempt) or "SASL" in text or "SSL" in text
 
 
 def _quoted(text: str) -> str:

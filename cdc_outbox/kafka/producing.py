@@ -82,6 +82,12 @@ def producer_settings(
     }
 
 
+def _is_about_the_user(record: logging.LogRecord) -> bool:
+    """Leave out librdkafka's warning that a setting is experimental which no user chose."""
+    text = record.getMessage()
+    return not (text.startswith("CONFWARN") and "enable.gapless.guarantee" in text)
+
+
 def make_producer(settings: Mapping[str, Any], logger: logging.Logger) -> "confluent.Producer":
     """Return a producer.
 
@@ -89,5 +95,6 @@ def make_producer(settings: Mapping[str, Any], logger: logging.Logger) -> "confl
         ConfigError: librdkafka does not know a setting, or refuses its value.
     """
     logger.addFilter(REPEATS)
+    logger.addFilter(_is_about_the_user)
     with refusing_settings():
         return confluent.Producer(dict(settings), logger=logger)

@@ -9,14 +9,16 @@ from typing import Any, Protocol
 
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.errors import CdcOutboxError
-from cdc_outbox.relay.relay_errors import DeliveryError
+from cdc_outbox.relay.relay_errors import DeliveryError, SlotInUseError
 from cdc_outbox.relay.relay_stats import RelayStats
 from cdc_outbox.relay.sinks import Sink
 from cdc_outbox.relay.unit import Unit
-from cdc_outbox.telemetry import Metrics, NoMetrics, RelayProgress
+from cdc_outbox.telemetry import Metrics, NoMetrics, RelayProgress, RelayState
 
 RETRIES = Backoff(first_seconds=0.25, longest_seconds=10.0)
-"""A standby that waits for the slot asks this seldom, and so does a relay whose broker is down."""
+"""A relay whose broker is down asks this seldom."""
+_STANDBY_SECONDS = 2.0
+"""The longest pause of a standby, which takes over within it when the slot is free."""
 STOP_SECONDS = 30.0
 """How long the sink may still deliver after a stop; the rest is read again after the next start."""
 _IDLE_SECONDS, _BUSY_SECONDS, _FULL_SECONDS = 0.5, 0.01, 0.05
@@ -107,8 +109,13 @@ class Relay:
                     raise
                 pause = self._retries.pause(self._failures, self._random)
                 self._failures += 1
+                if isinstance(error, SlotInUseError):
+                    pause = min(pause, _STANDBY_SECONDS)
+                    is_known = self.progress().state is RelayState.STANDBY
+                    logger.log(logging.DEBUG if is_known else logging.INFO, "standing by: %s", error)
+                else:
+                    logger.warning("%s: %s; next attempt in %.1f s", type(error).__name__, error, pause)
                 self._stats.fails(error)
-                logger.warning("%s: %s; next attempt in %.1f s", type(error).__name__, error, pause)
                 self._stopping.wait(pause)
 
     def _run_once(self) -> None:

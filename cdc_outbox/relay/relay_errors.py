@@ -4,6 +4,7 @@
 
     CdcOutboxError
     └── RelayError
+        ├── RelayRefusedError                  .findings
         ├── DeliveryError                      retryable
         ├── MessageRefusedError
         ├── SlotInUseError                     retryable .slot
@@ -14,12 +15,29 @@
         └── ServerChangedError                 .expected .found
 """
 
+from collections.abc import Sequence
+
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.relay.refusals import RelayRefusal
 
 
 class RelayError(CdcOutboxError):
     """The relay cannot publish."""
+
+
+class RelayRefusedError(RelayError):
+    """A spec asks for what the relay does not do; nothing was read.
+
+    Args:
+        findings: Each with the option, the reason and what to do.
+    """
+
+    hint = "Change the spec, or publish with Debezium: `cdc-outbox deploy-connector SPEC`."
+
+    def __init__(self, message: str, *, findings: Sequence[RelayRefusal], hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.findings = tuple(findings)
 
 
 class DeliveryError(RelayError):

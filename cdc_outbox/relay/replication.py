@@ -43,6 +43,19 @@ _NETWORK: Mapping[str, str] = {
 _SLOT_IN_USE, _NOT_FOUND = "55006", "42704"
 
 
+def require_fast_client() -> None:
+    """Refuse psycopg without a C library: its Python implementation takes hundreds of microseconds for a frame.
+
+    Raises:
+        RelayError: psycopg has neither its binary wheel nor a C build.
+    """
+    if pq.__impl__ == "python":
+        raise RelayError(
+            "psycopg runs without its C library here, which is too slow for a relay",
+            hint="Install it with `pip install 'psycopg[binary]'`, or 'psycopg[c]' to compile it.",
+        )
+
+
 class ServerIdentity(NamedTuple):
     """Which server answers.
 

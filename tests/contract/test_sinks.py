@@ -237,6 +237,33 @@ def test_a_missing_topic_is_refused_and_not_made(outbox_stack: Stack) -> None:
     assert topic not in outbox_stack.broker.topics()
 
 
+def test_missing_topics_are_created_as_wanted_and_one_that_brokers_refuse_stops_the_relay(outbox_stack: Stack) -> None:
+    known, unknown, refused = f"sink.{uuid4().hex}", f"sink.{uuid4().hex}", "sink.ö"
+    options = {"bootstrap.servers": outbox_stack.broker.bootstrap_servers}
+
+    def wanted(name: str) -> Topic:
+        return Topic(name=name, partitions=2, config={"retention.ms": "-1"})
+
+    unit = Reported([event(known, b"1"), event(unknown, b"2"), event(refused, b"3"), event(known, b"4")])
+    sink = KafkaSink(options, topics=[known], wanted=wanted, logger=LOG)
+    try:
+        assert known in outbox_stack.broker.topics()
+        assert sink.send(unit, 0) == 3
+
+        def reported() -> bool:
+            sink.poll(0.05)
+            return unit.reports == 3
+
+        eventually(reported, "the reports")
+    finally:
+        sink.close(0)
+    assert isinstance(unit.failure, MessageRefusedError)
+    assert refused in str(unit.failure)
+    for topic, value in ((known, b"1"), (unknown, b"2")):
+        assert [message.value for message in outbox_stack.broker.messages(topic)] == [value]
+        assert topics_of(outbox_stack).find([topic])[topic].partitions == 2
+
+
 def test_messages_to_brokers_that_do_not_answer_wait_and_are_given_up_at_the_end(outbox_stack: Stack) -> None:
     topic = make_topic(outbox_stack)
     unit = Reported([event(topic, b"1"), event(topic, b"2")])

@@ -113,6 +113,9 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(NO_DATABASE, "purge-inbox --horizon=30d --accept-shorter-horizon", DSN),
     _of(NO_DATABASE, "purge-inbox --horizon=30d", DSN, *BROKERS),
     _of(TO_KAFKA, f"recover {SPEC}", *CONNECT_UP, DSN, *BROKERS),
+    _of(DONE, f"relay {SPEC} --check"),
+    _of(NO_DATABASE, f"relay {SPEC}", DSN, *BROKERS),
+    _of(NO_DATABASE, f"relay {SPEC} --sink=jsonl", DSN),
     _of(DONE, f"render {SPEC}"),
     _of(TO_KAFKA, f"replay {SERVICE}"),
     _of(NO_DATABASE, f"reset {SPEC} --consumer=shipping --aggregate=order/42", DSN, *BROKERS),
@@ -232,6 +235,7 @@ with the option.
 | `cdc_outbox`: `Outbox`, `AsyncOutbox` | the driver of your connection |
 | `cdc_outbox.consumer`: `Inbox`, `AsyncInbox` | the driver of your connection |
 | `cdc_outbox.consumer`: `Consumer`, `AsyncConsumer` | the driver of your connection; `consumer` to run or replay |
+| `cdc_outbox.relay` | `postgres`, and `kafka` unless messages go elsewhere |
 | `cdc_outbox.monitoring` | `metrics` for `PrometheusMetrics`, `otel` for `OpenTelemetryMetrics` |
 | `cdc_outbox.testing` | `testing` |
 | `cdc_outbox.contrib.django` | `django` |

@@ -19,6 +19,7 @@ FACES = [
     "cdc_outbox.debezium.event_router.jvm",
     "cdc_outbox.monitoring",
     "cdc_outbox.debezium.event_router",
+    "cdc_outbox.relay",
     "cdc_outbox.testing",
     "cdc_outbox.writer",
 ]
@@ -52,6 +53,7 @@ PUBLIC = [
     "cdc_outbox.contrib.alembic",
     "cdc_outbox.contrib.django",
     "cdc_outbox.monitoring",
+    "cdc_outbox.relay",
     "cdc_outbox.testing",
 ]
 
@@ -107,6 +109,7 @@ def test_the_errors_of_docstrings_are_found() -> None:
         ),
         ("import cdc_outbox.contrib.django", {"psycopg", "confluent_kafka", "requests", "yaml", "click", "sqlalchemy"}),
         ("import cdc_outbox.consumer", {"psycopg", "confluent_kafka", "requests", "jsonschema", "yaml", "click"}),
+        ("import cdc_outbox.relay", {"psycopg", "confluent_kafka", "requests", "click", "http.server", "sqlalchemy"}),
         ("import cdc_outbox.consumer", {"http.server", "opentelemetry", "prometheus_client"}),
         (
             "import cdc_outbox.monitoring",

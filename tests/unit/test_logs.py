@@ -76,6 +76,9 @@ def test_what_librdkafka_says_of_connections_is_left_out_and_why_a_login_is_refu
     for text in ("FAIL [rdkafka#consumer-1] [thrd:x]: x: SASL authentication error: refused", "CONFWARN: no such"):
         assert is_news(logging.makeLogRecord({"name": log.name, "msg": text}))
     assert is_news(logging.makeLogRecord({"name": "service", "msg": "FAIL: no stock"}))
+    getpid = "GETPID [rdkafka#producer-2] [thrd:main]: Failed to acquire idempotence PID from broker x: {}"
+    for end, is_told in (("Coordinator load in progress: retrying", False), ("Not authorized: fatal", True)):
+        assert is_news(logging.makeLogRecord({"name": log.name, "msg": getpid.format(end)})) is is_told
 
 
 @pytest.mark.parametrize(

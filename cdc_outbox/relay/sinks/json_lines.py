@@ -2,6 +2,7 @@
 
 import base64
 import json
+from io import TextIOBase
 from typing import IO, Any
 
 from cdc_outbox.message import Message
@@ -14,7 +15,7 @@ class JsonLinesSink(CallableSink):
     Bytes are texts, or objects such as ``{"base64": "AP8="}`` where they are not UTF-8.
     """
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str] | TextIOBase) -> None:
         super().__init__(self._write)
         self._stream = stream
 

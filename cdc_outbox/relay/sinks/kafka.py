@@ -1,14 +1,18 @@
 """A sink that writes to Kafka: idempotent, without gaps, to the partitions that Java's producer chooses."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from cdc_outbox.contract.topics import Topic
+from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.kafka.producing import make_producer, producer_settings
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
 from cdc_outbox.relay.unit import Unit
+
+_LOG = logging.getLogger(__name__)
 
 _REFUSALS = frozenset(
     {
@@ -36,6 +40,8 @@ class KafkaSink:
     Args:
         kafka: librdkafka's settings, ``bootstrap.servers`` among them.
         topics: The topics that are written to; batches fit into the one with the lowest limit.
+        wanted: Returns how to create a topic of this name that does not exist: those of ``topics`` at once, others at
+            their first message. Without it, a message to a missing topic is refused.
         linger_ms: How long a batch waits for more messages.
 
     Raises:
@@ -44,12 +50,23 @@ class KafkaSink:
     """
 
     def __init__(
-        self, kafka: Mapping[str, Any], *, topics: Iterable[str], linger_ms: float = 1, logger: logging.Logger
+        self,
+        kafka: Mapping[str, Any],
+        *,
+        topics: Iterable[str],
+        wanted: Callable[[str], Topic] | None = None,
+        linger_ms: float = 1,
+        logger: logging.Logger,
     ) -> None:
         extra = dict(kafka)
         servers = str(extra.pop("bootstrap.servers"))
         settings = producer_settings(bootstrap_servers=servers, topics=(), extra=extra, linger_ms=linger_ms)
-        found = Topics(settings, logger).find(topics).values()
+        self._topics, self._wanted = Topics(settings, logger), wanted
+        names = [*topics]
+        self._known = {*self._topics.find(names)}
+        for name in names if wanted else ():
+            self._create(name)
+        found = self._topics.find(names).values()
         settings = producer_settings(bootstrap_servers=servers, topics=found, extra=extra, linger_ms=linger_ms)
         self._producer = make_producer(settings, logger)
         self._has_failed = False
@@ -58,11 +75,13 @@ class KafkaSink:
     def send(self, unit: Unit[Any], start: int) -> int:
         """Take messages of a unit, and return how many; as :class:`~cdc_outbox.relay.sinks.Sink` says."""
         unit.translate = self._translate
-        produce, delivered, events = self._producer.produce, unit.delivered, unit.events
+        produce, delivered, events, known = self._producer.produce, unit.delivered, unit.events, self._known
         taken = start
         try:
             while taken < len(events) and not self._has_failed:
                 topic, value, key, partition, timestamp_ms, headers = events[taken]
+                if topic not in known:
+                    self._create(topic)
                 produce(topic, value, key, partition, delivered, None, timestamp_ms, headers)  # type: ignore[arg-type] # invariant
                 taken += 1
         except BufferError:
@@ -75,7 +94,23 @@ class KafkaSink:
                 # It was refused before it was queued, so nothing else reports it.
                 delivered(error.args[0], events[taken])
                 taken += 1
+        except BrokerError as error:
+            delivered(error, events[taken])
+            taken += 1
         return taken - start
+
+    def _create(self, topic: str) -> None:
+        """Create a topic unless it is there, as Connect does at its first message.
+
+        Raises:
+            BrokerError: The brokers refuse it, or do not answer.
+        """
+        if topic not in self._known and self._wanted is not None and not self._topics.find([topic]):
+            created = self._topics.create([self._wanted(topic)])[topic]
+            if isinstance(created, BrokerError):
+                raise created
+            _LOG.info("created the topic %s", topic)
+        self._known.add(topic)
 
     def poll(self, seconds: float) -> None:
         """Report what happened to messages, and wait for it at most so long.
@@ -110,7 +145,8 @@ class KafkaSink:
         self._has_failed = True
         topic = record[0] if isinstance(record, tuple) else getattr(record, "topic", str)()
         if not isinstance(error, confluent.KafkaError):
-            return DeliveryError(str(error))
+            is_passing = not isinstance(error, BrokerError) or error.retryable
+            return (DeliveryError if is_passing else MessageRefusedError)(f"no topic {topic}: {error}")
         kind = MessageRefusedError if error.name() in _REFUSALS else DeliveryError
         return kind(f"a message to the topic {topic} was not delivered: {_sentence(error)}")
 

@@ -51,6 +51,7 @@ OTHERS = (
     *("lint good.yaml --debezium x", "lint good.yaml --output xml", "lint --fix -", "lint connector.json --report ci"),
     *("adopt connector.json", "simulate connector.json", "simulate good.yaml --row {", "simulate good.yaml --row {}"),
     *("simulate good.yaml --row '{\"id\": 1}' --column-type x=y", "simulate good.yaml --from-table"),
+    *("relay", "relay good.yaml", "relay good.yaml --check", "relay mariadb.yaml --check", "relay good.yaml --sink x"),
     *("render sqlite.yaml", "render mariadb.yaml", "render good.yaml --target x", "init", "init good.yaml --sql"),
     *(
         "init sqlite.yaml --grants",

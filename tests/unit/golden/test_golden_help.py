@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tests.support.commands import run_command
 from tests.support.golden import golden
 
-_HEADINGS = "Commands|Pipeline|Tables|Consumer|Parked events|Local stack|Tools"
+_HEADINGS = "Commands|Pipeline|Relay|Tables|Consumer|Parked events|Local stack|Tools"
 _COMMANDS = re.compile(rf"^(?:{_HEADINGS}):\n((?:  .*\n?)+)", re.MULTILINE)
 
 

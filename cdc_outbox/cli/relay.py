@@ -1,0 +1,155 @@
+"""``cdc-outbox relay``."""
+
+import logging
+import sys
+from collections.abc import Mapping
+from io import TextIOBase
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cdc_outbox.cli.arguments import spec_argument
+from cdc_outbox.cli.brokers import broker_options, producer_options
+from cdc_outbox.cli.contexts import Databases
+from cdc_outbox.cli.database import connected, require_driver
+from cdc_outbox.cli.options import dsns_option, read_spec
+from cdc_outbox.cli.output import say
+from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
+from cdc_outbox.cli.times import Duration
+from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.operations.relay_slot import RelaySlot
+from cdc_outbox.redaction import counted
+from cdc_outbox.relay import JsonLinesSink, Relay, make_relay
+from cdc_outbox.relay.wal_relay import refuse_unrelayable
+from cdc_outbox.spec import Spec
+
+_LOG = logging.getLogger("cdc_outbox.relay")
+
+
+@click.command()
+@spec_argument
+@dsns_option(required=False, note="; its role needs REPLICATION")
+@broker_options(required=False)
+@click.option(
+    "--sink",
+    type=click.Choice(["jsonl", "kafka"]),
+    default="kafka",
+    show_default=True,
+    help="Where messages go: to Kafka, or to stdout as lines of JSON.",
+)
+@click.option("--check", is_flag=True, help="Check whether the relay can publish the spec; needs no server.")
+@click.option("--create-slot", is_flag=True, help="Create the replication slot if there is none, and exit.")
+@click.option(
+    "--earlier-events",
+    type=click.Choice(["skip"]),
+    help="Events written before the slot existed: skip them.",
+)
+@click.option(
+    "--timeout",
+    metavar="DURATION",
+    type=Duration(is_open=True),
+    default="60s",
+    show_default=True,
+    help="How long to wait for transactions that are open when the slot is created.",
+)
+@click.option("--verbose", "-v", is_flag=True, help="Log in detail.")
+@log_format_option
+@listen_option("prometheus-client is installed")
+def relay(
+    spec: Path,
+    *,
+    databases: Databases | None,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
+    sink: str,
+    check: bool,
+    create_slot: bool,
+    earlier_events: str | None,
+    timeout: float,
+    verbose: bool,
+    log_format: str,
+    listen: str | None,
+) -> None:
+    """Publish without Kafka Connect until SIGTERM or Ctrl-C.
+
+    The relay reads the spec's replication slot on PostgreSQL and publishes the messages that Debezium would publish, to
+    the same partitions. It delivers what it has read before it exits. The first start creates the slot, and missing
+    topics as the spec describes them. A second process for the same spec stands by and takes over when the first one
+    ends.
+
+    The relay must not run beside the spec's connector: stop and delete the connector first.
+
+    Exit codes: 0 stopped by a signal, or --check found nothing, 1 refused or failed, 2 an invalid spec or DSN, 75 the
+    database does not answer at the start. Later outages are waited out.
+
+    \b
+    Examples:
+      cdc-outbox relay connectors/orders.yaml --check
+      cdc-outbox relay connectors/orders.yaml --context production --listen 0.0.0.0:8080
+      cdc-outbox relay connectors/orders.yaml --sink jsonl | jq .value
+    """
+    pipeline = read_spec(spec)
+    refuse_unrelayable(pipeline)
+    if check:
+        say(f"{pipeline.name}: the relay publishes the messages that Debezium would publish")
+        return
+    if databases is None:
+        raise click.UsageError("relay needs --dsn (or CDC_OUTBOX_DSN)")
+    if sink == "kafka" and bootstrap_servers is None and not create_slot:
+        raise click.UsageError("--sink kafka needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
+    dsn = databases.of(pipeline.name)
+    require_driver(dsn)
+    start_log(log_format, logging.DEBUG if verbose else logging.WARNING)
+    if not verbose:
+        _LOG.setLevel(logging.INFO)
+    running, metrics = None, None
+    if not create_slot:
+        kafka = producer_options(bootstrap_servers, kafka_settings) if sink == "kafka" else None
+        metrics = _metrics() if listen else None
+        running = _make(pipeline, dsn, kafka, metrics)
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        slot = RelaySlot(pipeline, connection, driver, skips_earlier=earlier_events is not None, report=_LOG.info)
+        slot.prepare(timeout_seconds=timeout)
+    if running is None:
+        return
+    try:
+        with listening(listen, running, metrics):
+            stop_at_signals(running.stop)
+            running.run()
+    finally:
+        say(f"{pipeline.name}: {counted(running.progress().events, 'event')} delivered", err=True)
+
+
+def _make(spec: Spec, dsn: str, kafka: Mapping[str, Any] | None, metrics: Any) -> Relay:  # noqa: ANN401 - imported late
+    if kafka is not None:
+        return make_relay(spec, dsn=dsn, kafka=kafka, metrics=metrics)
+    made = make_relay(spec, dsn=dsn, open_sink=lambda: JsonLinesSink(_Stdout(made)), metrics=metrics)
+    return made
+
+
+class _Stdout(TextIOBase):
+    """Standard output; the relay stops when nothing reads it any more."""
+
+    def __init__(self, relay: Relay) -> None:
+        super().__init__()
+        self._relay = relay
+
+    def write(self, text: str) -> int:
+        """Write a line that no program or terminal obeys, because it is JSON in ASCII."""
+        try:
+            written = sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:
+            self._relay.stop()
+            raise
+        return written
+
+
+def _metrics() -> Any:  # noqa: ANN401 - imported late
+    """Return what counts for ``/metrics``; ``None`` without prometheus-client."""
+    try:
+        from cdc_outbox.monitoring.prometheus import PrometheusMetrics  # noqa: PLC0415
+    except ImportError:
+        return None
+    return PrometheusMetrics()

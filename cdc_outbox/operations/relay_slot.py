@@ -1,0 +1,113 @@
+"""The slot of a relay before its first start: the database is checked, and the slot is created."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
+from cdc_outbox.connect.spec_checks import refuse
+from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.debezium.preflight import check_database
+from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotState, SlotStep, plan_slot
+from cdc_outbox.errors import DatabaseAccessError, DatabaseError, UnpublishedEventsError
+from cdc_outbox.spec import Spec
+
+_HEARTBEATS = {"DB209", "DB344"}
+"""Findings about heartbeats, which Debezium writes and the relay does not need."""
+_ALREADY_THERE = "42710"
+_EARLIER = (
+    "`cdc-outbox relay SPEC --earlier-events skip` never publishes them. To publish the rows that are still in the "
+    "table, deploy the connector once: `cdc-outbox deploy-connector SPEC --earlier-events republish`."
+)
+
+
+class RelaySlot:
+    """The slot of one spec, through a connection in autocommit mode of the relay's role or of an administrator's.
+
+    Args:
+        skips_earlier: Whether events that no slot holds may stay unpublished.
+        report: Receives each step.
+    """
+
+    def __init__(
+        self,
+        spec: Spec,
+        connection: AnyConnection,
+        driver: TransactionDriver,
+        *,
+        skips_earlier: bool,
+        report: Callable[[str], None],
+    ) -> None:
+        # The relay logs in as the DSN says; the spec's own role is the connector's.
+        [(user,)] = driver.fetch(connection, "select cast(current_user as text)")
+        self._spec = replace(spec, database=replace(spec.database, user=user))
+        self._database = PostgresqlDatabase(connection, driver, self._spec)
+        self._earlier = EarlierEvents.SKIP if skips_earlier else None
+        self._report = report
+
+    def prepare(self, *, timeout_seconds: float) -> None:
+        """Check the database, and create the slot if there is none.
+
+        A slot that exists is left as it is, and one that another process reads is waited for by the relay.
+
+        Args:
+            timeout_seconds: How long to wait for transactions that were open before the slot.
+
+        Raises:
+            ConnectorInvalidError: The database is not ready, with ``findings``.
+            UnpublishedEventsError: Events were written before there was a slot, and it was not decided to skip them.
+            DatabaseError: The role may not look or create the slot, or a transaction stays open.
+        """
+        facts = self._database.read_surroundings()
+        findings = [each for each in check_database(self._spec, facts) if each.code not in _HEARTBEATS]
+        refuse(self._spec, findings, "the database is not ready")
+        is_lost = facts.slot is not None and facts.slot.wal_status == "lost" and self._earlier is not None
+        if facts.slot is None or is_lost:
+            self._create(facts, timeout_seconds)
+
+    def _create(self, facts: DatabaseFacts, timeout_seconds: float) -> None:
+        name = self._spec.database.slot
+        step = self._plan(facts.slot, self._written())
+        if step is SlotStep.RECREATE:
+            self._database.drop_slot()
+            self._report(f"dropped the slot {name}: its WAL was lost")
+        self._report(f"creating the slot {name} once the transactions that are open now have ended")
+        try:
+            start = self._database.create_slot(timeout_seconds=timeout_seconds)
+        except DatabaseError as error:
+            if error.sqlstate == _ALREADY_THERE:  # another instance was faster
+                return
+            raise
+        self._report(f"created the slot {name} at {start}")
+        if self._earlier is None:
+            self._refuse_earlier(facts)
+
+    def _refuse_earlier(self, facts: DatabaseFacts) -> None:
+        """Drop the slot again if a writer started before it existed."""
+        made, written = self._database.find_slot(), self._written()
+        if made is None or not made.is_unread or not written.has_events:
+            return
+        outside = self._database.count_events_outside_slot(facts.published)
+        try:
+            self._plan(made, replace(written, rows_outside_slot=outside))
+        except UnpublishedEventsError:
+            self._database.drop_slot()
+            self._report(f"dropped the slot {made.name} again: a row was written in the meantime")
+            raise
+
+    def _written(self) -> WrittenFacts:
+        try:
+            return self._database.read_written()
+        except DatabaseAccessError as error:
+            error.hint = (
+                "Only a role that reads outbox and heads sees whether earlier events would be left out. Run "
+                "`cdc-outbox relay SPEC --create-slot` once with the DSN of an administrator, then start the relay."
+            )
+            raise
+
+    def _plan(self, slot: SlotFacts | None, written: WrittenFacts) -> SlotStep:
+        try:
+            return plan_slot(self._spec.database.slot, SlotState(slot=slot, written=written), self._earlier).step
+        except UnpublishedEventsError as error:
+            error.hint = _EARLIER
+            raise

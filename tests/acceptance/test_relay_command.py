@@ -1,0 +1,221 @@
+"""``cdc-outbox relay`` as a process: what it publishes, how it ends, and what takes over."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import requests
+
+from cdc_outbox import Event, Outbox
+from cdc_outbox.testing import Stack
+from tests.support.commands import PROGRAM, run_command
+from tests.support.pipeline import Pipeline
+from tests.support.rig import eventually, one
+
+
+@pytest.fixture
+def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
+    path = tmp_path / f"{pipeline.name}.yaml"
+    path.write_text(Pipeline.text(pipeline.name))
+    return path
+
+
+@pytest.fixture
+def free_port() -> int:
+    with closing(socket.socket()) as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def relay(pipeline: Pipeline, spec: Path, *options: str, log: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
+    """Run the command; its log goes to a file, or to its pipe."""
+    env = {
+        "PATH": "/usr/bin:/bin",
+        "CDC_OUTBOX_DSN": pipeline.dsn,
+        "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers,
+        "CDC_OUTBOX_TIMEOUT": "300s",
+    }
+    with (spec.with_suffix(".log") if log is None else log).open("a") as errors:
+        process = subprocess.Popen(
+            [PROGRAM, "relay", str(spec), *options], env=env, stdout=subprocess.PIPE, stderr=errors, text=True
+        )
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(60)
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def delivered(pipeline: Pipeline) -> int:
+    """Return how many events the topic holds, each once."""
+    return len({pipeline.spec.contract.event_of(message).id for message in pipeline.messages()})
+
+
+def has_slot(pipeline: Pipeline) -> bool:
+    with pipeline.connect() as connection:
+        query = "select count(*) from pg_replication_slots where slot_name = %s and active"
+        return bool(one(connection, query, pipeline.spec.database.slot))
+
+
+def test_it_creates_slot_and_topics_publishes_and_drains_at_sigterm(pipeline: Pipeline, spec: Path) -> None:
+    with relay(pipeline, spec) as process:
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        pipeline.write(50)
+        eventually(lambda: delivered(pipeline) == 50, "the events")
+        process.terminate()
+        assert process.wait(60) == 0
+    log = spec.with_suffix(".log").read_text()
+    assert log.endswith(f"{pipeline.name}: 50 events delivered\n")
+    assert f"created the slot {pipeline.spec.database.slot} at " in log
+    assert f"created the topic {pipeline.topic}" in log
+    assert "rdkafka" not in log
+    pipeline.write(10)
+    with relay(pipeline, spec):
+        eventually(lambda: delivered(pipeline) == 60, "the events of a second start")
+    assert len(pipeline.messages()) == 60
+    created = pipeline.stack.broker.ends(pipeline.topic)
+    assert len(created) == pipeline.spec.topics.partitions
+
+
+def test_kill_9_and_a_second_instance_takes_over_and_nothing_is_lost(pipeline: Pipeline, spec: Path) -> None:
+    standby_log = spec.with_suffix(".standby")
+    with relay(pipeline, spec) as first:
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        with relay(pipeline, spec, log=standby_log):
+            eventually(lambda: "standing by" in standby_log.read_text(), "the standby", seconds=60)
+            outbox, written, killed = Outbox(spec=pipeline.spec), 0, 0.0
+            with psycopg.connect(pipeline.dsn) as connection:
+                for number in range(2_000):
+                    event = Event(aggregate_type="order", aggregate_id=str(number % 7), type="Placed", payload={})
+                    outbox.add(connection, event)
+                    written += 1
+                    if number % 10 == 9:
+                        connection.commit()
+                    if number == 1_000:
+                        eventually(pipeline.messages, "the first events")
+                        first.kill()
+                        killed = time.monotonic()
+                connection.commit()
+            eventually(lambda: has_slot(pipeline), "the standby to take over")
+            assert time.monotonic() - killed < 30
+            eventually(lambda: delivered(pipeline) == written, "every event")
+    assert standby_log.read_text().count("standing by") == 1
+    first_seen: dict[str, list[int | None]] = {}
+    seen = set()
+    for message in pipeline.messages():
+        received = pipeline.spec.contract.event_of(message)
+        if received.id not in seen:
+            seen.add(received.id)
+            first_seen.setdefault(received.aggregate_id, []).append(received.sequence)
+    assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in first_seen.values())
+
+
+def test_health_and_metrics_follow_the_relay(pipeline: Pipeline, spec: Path, free_port: int) -> None:
+    def ask(path: str) -> requests.Response | None:
+        try:
+            return requests.get(f"http://127.0.0.1:{free_port}{path}", timeout=10)
+        except requests.ConnectionError:
+            return None
+
+    def metric(name: str) -> float:
+        answer = ask("/metrics")
+        assert answer is not None
+        [value] = re.findall(rf'^{name}{{relay="{pipeline.name}"}} (\S+)$', answer.text, re.MULTILINE)
+        return float(value)
+
+    with relay(pipeline, spec, "--listen", str(free_port), "--log-format", "json"):
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        pipeline.write(5)
+        eventually(lambda: metric("cdc_outbox_relay_events_total") == 5, "the count")
+        health = ask("/health")
+        assert health is not None
+        told = health.json()
+        assert (health.status_code, told["status"], told["state"], told["events"]) == (200, "ok", "reading", 5)
+        eventually(lambda: metric("cdc_outbox_relay_reading") == 1, "the gauge")
+    lines = spec.with_suffix(".log").read_text().splitlines()[:-1]
+    assert {json.loads(line)["logger"].partition(".")[0] for line in lines} == {"cdc_outbox"}
+
+
+def test_jsonl_prints_each_message_on_a_line(pipeline: Pipeline, spec: Path) -> None:
+    with relay(pipeline, spec, "--sink", "jsonl") as process:
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        pipeline.write(3)
+        assert process.stdout is not None
+        lines = [json.loads(process.stdout.readline()) for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 0
+    assert [line["topic"] for line in lines] == [pipeline.topic] * 3
+    assert [dict(line["headers"])["sequence"] for line in lines] == ["1", "2", "3"]
+    assert pipeline.stack.broker.ends(pipeline.topic) == {}
+
+
+def test_events_from_before_the_slot_are_left_out_only_on_request(pipeline: Pipeline, spec: Path) -> None:
+    pipeline.write(3)
+    env = {"CDC_OUTBOX_DSN": pipeline.dsn}
+    refused = run_command("relay", spec, "--create-slot", env=env)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "the table already contains 3 events, which would not be published" in refused.stderr
+    assert "hint: `cdc-outbox relay SPEC --earlier-events skip`" in refused.stderr
+    skipped = run_command("relay", spec, "--create-slot", "--earlier-events", "skip", env=env)
+    assert skipped.returncode == 0, skipped.stderr
+    assert run_command("relay", spec, "--create-slot", env=env).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("extra", "option", "remedy"),
+    [
+        ("outbox: {mode: message}\n", "transforms.decode.type", "Choose the mode keep or delete"),
+        ("outbox: {payload_type: expanded}\n", "table.expand.json.payload", "Set outbox.payload_type: json"),
+    ],
+)
+def test_check_says_without_a_server_what_the_relay_refuses(
+    extra: str, option: str, remedy: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "refused.yaml"
+    path.write_text(Pipeline.text("refused", extra))
+    done = run_command("relay", path, "--check")
+    assert (done.returncode, done.stdout) == (1, "")
+    first, error, hint = done.stderr.splitlines()
+    assert first.startswith(f"{option}: ")
+    assert remedy in first
+    assert error == "error: the relay cannot publish refused"
+    assert hint.startswith("hint: ")
+
+
+def test_check_of_a_spec_that_it_publishes_is_0(spec: Path) -> None:
+    done = run_command("relay", spec, "--check")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "relay needs --dsn (or CDC_OUTBOX_DSN)"),
+        (("--dsn", "host=x"), "--sink kafka needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)"),
+    ],
+)
+def test_a_missing_address_is_a_wrong_use(spec: Path, options: tuple[str, ...], message: str) -> None:
+    done = run_command("relay", spec, *options)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_a_database_without_an_outbox_is_refused_with_its_findings(outbox_stack: Stack, tmp_path: Path) -> None:
+    path = tmp_path / "empty.yaml"
+    path.write_text(Pipeline.text("empty_relay"))
+    env = {"CDC_OUTBOX_DSN": outbox_stack.postgres.create_database("empty_relay")}
+    done = run_command("relay", path, "--create-slot", env=env)
+    assert done.returncode == 1
+    assert "DB301" in done.stderr
+    assert "error: empty_relay: the database is not ready" in done.stderr
