@@ -1,10 +1,12 @@
-"""Run both services on a real stack, kill a consumer and the Connect worker meanwhile, and count the results.
+"""Run both services on a real stack, kill a consumer and the publisher meanwhile, and count the results.
 
-`./infra/demo` creates the environment and calls this. It exits with 1 if an effect happened twice, was lost, was out of
+`./infra/demo` creates the environment and calls this. Debezium on Kafka Connect publishes, or with `--relay` the relay.
+It exits with 1 if an effect happened twice, was lost, was out of
 order or had no committed order, or if there were no events in flight at a kill. On a slow machine the writers continue
 until there were at both kills.
 """
 
+import argparse
 import os
 import secrets
 import signal
@@ -30,6 +32,7 @@ from examples.orders.evidence import Evidence, gather
 from examples.orders.orders import place_order
 
 HERE = Path(__file__).parent
+SPEC = "connectors/orders.yaml"
 CONTRACT = load_contract(HERE / "orders.contract.json")
 [TOPIC] = CONTRACT.topics
 
@@ -38,7 +41,7 @@ WAVES, WAVE_SECONDS = 12, 1.5
 """Orders come in waves: each at full speed, then a pause."""
 MOST = 10
 """The writers may place so many times ORDERS until both kills have hit."""
-CONSUMER_DIES_AFTER, WORKER_DIES_AFTER = 0.2, 0.5
+CONSUMER_DIES_AFTER, PUBLISHER_DIES_AFTER = 0.2, 0.5
 """Shares of ORDERS that are committed before each kill."""
 IN_FLIGHT = 30
 """Events. A process is paused until so many wait for it, and then killed, so that a kill hits events in flight."""
@@ -55,17 +58,24 @@ class Demo:
         self.shipping_admin = stack.postgres.create_database("shipping")
         self.writer_dsn = stack.postgres.dsn("orders", user="orders_writer", password=passwords["writer"])
         self.consumer_dsn = stack.postgres.dsn("shipping", user="shipping_consumer", password=passwords["consumer"])
+        self.relay_dsn = stack.postgres.dsn("orders", user="orders_connector", password=passwords["connector"])
         self.passwords = passwords
+        self.relays: list[subprocess.Popen[bytes]] = []
         self.consumers: list[subprocess.Popen[bytes]] = []
         self._orders = psycopg.connect(self.orders_admin, autocommit=True)
         self._shipping = psycopg.connect(self.shipping_admin, autocommit=True)
         self._admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers, "log_level": 0})
 
     def set_up(self) -> None:
-        """Create tables and roles, and deploy the connector, all with the ``cdc-outbox`` command."""
-        self.make("schema.sql", "connectors/orders.yaml", dsn=self.orders_admin)
+        """Create tables and roles, and deploy the connector or start two relays, with the ``cdc-outbox`` command."""
+        self.make("schema.sql", SPEC, dsn=self.orders_admin)
         self.make("shipping.sql", "--inbox", "--consumer-role=shipping_consumer", dsn=self.shipping_admin)
-        self.command("deploy-connector", "connectors/orders.yaml", "--stable-for=3s", dsn=self.orders_admin)
+        if self.stack.workers:
+            self.command("deploy-connector", SPEC, "--stable-for=3s", dsn=self.orders_admin)
+            return
+        self.command("relay", SPEC, "--create-slot", dsn=self.orders_admin)
+        self.start_relay()
+        self.start_relay()
 
     def make(self, file: str, *what: str, dsn: str) -> None:
         """Create the package's tables in a database, then its roles, then the service's own tables."""
@@ -94,11 +104,17 @@ class Demo:
 
     def start_consumer(self) -> None:
         """Start one more member of the consumer group, in a process of its own."""
-        consumer = subprocess.Popen(
-            [sys.executable, "-m", "cdc_outbox", "consume", "examples.orders.shipping:consumer"],
-            env={**os.environ, **self.stack.environment(), "SHIPPING_DSN": self.consumer_dsn},
-        )
-        self.consumers.append(consumer)
+        dsn = {"SHIPPING_DSN": self.consumer_dsn}
+        self.consumers.append(self._start("consume", "examples.orders.shipping:consumer", variables=dsn))
+
+    def start_relay(self) -> None:
+        """Start one more relay; the first one publishes, and the others stand by."""
+        self.relays.append(self._start("relay", SPEC, variables={"CDC_OUTBOX_DSN": self.relay_dsn}))
+
+    def _start(self, *arguments: str, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
+        say(f"$ cdc-outbox {' '.join(arguments)} &")
+        environment = {**os.environ, **self.stack.environment(), **variables}
+        return subprocess.Popen([sys.executable, "-m", "cdc_outbox", *arguments], env=environment)
 
     def committed(self) -> int:
         """Return how many orders are committed."""
@@ -137,21 +153,24 @@ class Demo:
         return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
 
     def close(self) -> None:
-        """Stop the consumers."""
-        for consumer in self.consumers:
-            if consumer.poll() is None:
-                consumer.kill()
-                consumer.wait()
+        """Stop the consumers and the relays."""
+        for process in (*self.consumers, *self.relays):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
         self._orders.close()
         self._shipping.close()
 
 
 def main() -> int:
     """Run the demo and return its exit code."""
+    parser = argparse.ArgumentParser(prog="infra/demo", description="Run a pipeline, kill parts of it, and count.")
+    parser.add_argument("--relay", action="store_true", help="publish with the relay, without Kafka Connect")
+    uses_relay = parser.parse_args().relay
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit("interrupted"))  # so that the stack is taken down
     started = time.monotonic()
     try:
-        failures, evidence = show()
+        failures, evidence = show(uses_relay=uses_relay)
     except (CdcOutboxError, subprocess.CalledProcessError) as error:
         say(f"FAILED: {error}")
         return 1
@@ -164,12 +183,14 @@ def main() -> int:
     return 1 if failures else 0
 
 
-def show() -> tuple[list[str], Evidence]:
+def show(*, uses_relay: bool) -> tuple[list[str], Evidence]:
     """Run the two services on a new stack; return failures and counts."""
     passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "consumer")}
     environment = {"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]}
-    config = StackConfig(name=f"demo-{os.getpid()}", short_lived=True, environment=environment)
-    say("starting PostgreSQL, Kafka and Connect (the first start downloads jars)")
+    workers = 0 if uses_relay else 1
+    config = StackConfig(name=f"demo-{os.getpid()}", short_lived=True, workers=workers, environment=environment)
+    parts = "PostgreSQL and Kafka" if uses_relay else "PostgreSQL, Kafka and Connect"
+    say(f"starting {parts} (the first start downloads jars)")
     with Stack(config) as stack:
         demo = Demo(stack, passwords)
         try:
@@ -190,21 +211,25 @@ def run(demo: Demo) -> list[str]:
     with ThreadPoolExecutor(WRITERS) as pool, progress(demo):
         writers = [pool.submit(write, demo.writer_dsn, number, killed) for number in range(WRITERS)]
         try:
-            hits = {"a consumer": kill_consumer(demo), "the Connect worker": kill_worker(demo)}
+            hits = {"a consumer": kill_consumer(demo)}
+            if demo.relays:
+                hits["the relay"] = kill_relay(demo)
+            else:
+                hits["the Connect worker"] = kill_worker(demo)
         finally:
             killed.set()
         for writer in writers:
             writer.result()
         late = wait_for(lambda: demo.shipped() - demo.committed(), at_least=0, seconds=SHIPPED_SECONDS) < 0
-    survivors = [consumer for consumer in demo.consumers if consumer.poll() is None]
-    for consumer in survivors:
-        consumer.terminate()
-    codes = [consumer.wait(timeout=30) for consumer in survivors]
+    survivors = [process for process in (*demo.consumers, *demo.relays) if process.poll() is None]
+    for process in survivors:
+        process.terminate()
+    codes = [process.wait(timeout=60) for process in survivors]
     missed = [victim for victim, hit in hits.items() if not hit]
     return [
         *(f"no events were in flight when {victim} was killed, so the kill proves nothing" for victim in missed),
         *([f"not every order was shipped within {SHIPPED_SECONDS} s"] if late else []),
-        *([f"the consumers exited with {codes} instead of 0"] if any(codes) else []),
+        *([f"the services exited with {codes} instead of 0"] if any(codes) else []),
     ]
 
 
@@ -250,13 +275,26 @@ def kill_consumer(demo: Demo) -> bool:
 def kill_worker(demo: Demo) -> bool:
     """Kill the Connect worker while committed events wait for it, and start it again."""
     worker = demo.stack.workers[0]
-    wait_for(demo.committed, at_least=int(ORDERS * WORKER_DIES_AFTER), seconds=60)
+    wait_for(demo.committed, at_least=int(ORDERS * PUBLISHER_DIES_AFTER), seconds=60)
     worker.pause()
     wait_for(demo.unpublished, at_least=IN_FLIGHT, seconds=20)
     worker.kill()
     lag = demo.unpublished()
     say(f"kill -9 of the Connect worker, with {lag} committed events not yet in the topic; starting it again")
     worker.start()
+    return lag > 0
+
+
+def kill_relay(demo: Demo) -> bool:
+    """Kill the relay that publishes while committed events wait for it; another one takes over."""
+    victim = demo.relays[0]
+    wait_for(demo.committed, at_least=int(ORDERS * PUBLISHER_DIES_AFTER), seconds=60)
+    victim.send_signal(signal.SIGSTOP)
+    wait_for(demo.unpublished, at_least=IN_FLIGHT, seconds=10)
+    victim.kill()
+    victim.wait()
+    lag = demo.unpublished()
+    say(f"kill -9 of the relay, with {lag} committed events not yet in the topic; the other one takes over")
     return lag > 0
 
 

@@ -48,11 +48,12 @@ def test_a_failure_is_told_with_its_cause_before_the_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], evidence: Callable[..., Evidence]
 ) -> None:
     monkeypatch.setattr(signal, "signal", Mock())
-    monkeypatch.setattr(demo, "show", lambda: (["nothing was in flight"], evidence(lost=1)))
+    monkeypatch.setattr("sys.argv", ["demo"])
+    monkeypatch.setattr(demo, "show", lambda **_: (["nothing was in flight"], evidence(lost=1)))
     assert demo.main() == 1
     *_, missed, broken, end = capsys.readouterr().out.splitlines()
     assert (missed, broken) == ("FAILED: nothing was in flight", "FAILED: a promise was broken")
     assert end.startswith("done in ")
-    monkeypatch.setattr(demo, "show", lambda: ([], evidence()))
+    monkeypatch.setattr(demo, "show", lambda **_: ([], evidence()))
     assert demo.main() == 0
     assert "FAILED" not in capsys.readouterr().out
