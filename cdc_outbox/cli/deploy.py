@@ -1,5 +1,6 @@
 """``cdc-outbox plan`` and ``cdc-outbox deploy-connector``."""
 
+import logging
 import signal
 import sys
 from collections.abc import Callable
@@ -44,14 +45,19 @@ from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import compare, plan_without_database, refuse_other_kind
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.databases.database import DatabaseKind
-from cdc_outbox.debezium.render import render
+from cdc_outbox.debezium.render import render, topics_of
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import CdcOutboxError, ConnectorInvalidError, DatabaseError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
+from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.canary import Canary
+from cdc_outbox.operations.doctor import find_loss_findings
 from cdc_outbox.redaction import visible
 from cdc_outbox.spec import Spec
+
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())  # what librdkafka says is in the error
 
 
 @click.command()
@@ -203,7 +209,8 @@ def deploy_connector(
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
     look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
-    call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run)
+    topics = None if bootstrap_servers is None else partial(_loss_findings, bootstrap_servers, kafka_settings)
+    call = _Call(databases, cluster, options, brokers, look, topics, bootstrap_servers, dry_run=dry_run)
     outcomes = [PipelineOutcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
@@ -220,6 +227,13 @@ def deploy_connector(
     return exit_code(outcomes)
 
 
+def _loss_findings(bootstrap_servers: str, kafka_settings: Path | None, spec: Spec) -> list[Finding]:
+    """Return how acknowledged messages can be lost in the topics that exist."""
+    topics = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox deploy-connector"), _LOG)
+    found, brokers = topics.find(topic.name for topic in topics_of(spec)), topics.count_brokers()
+    return [finding for topic in found.values() for finding in find_loss_findings(topic, brokers=brokers)]
+
+
 @dataclass
 class _Call:
     """What all pipelines of a call have in common.
@@ -227,6 +241,7 @@ class _Call:
     Args:
         brokers: Where canaries are looked for; ``None`` sends none.
         heartbeats: Finds what a connector's show, given its configuration and ``dsn``.
+        topics: Finds how acknowledged messages can be lost; ``None`` without brokers.
     """
 
     databases: Databases
@@ -234,6 +249,7 @@ class _Call:
     options: DeployOptions
     brokers: dict[str, Any] | None
     heartbeats: Callable[..., list[Finding]]
+    topics: Callable[[Spec], list[Finding]] | None
     bootstrap_servers: str | None
     dry_run: bool
 
@@ -244,6 +260,8 @@ class _Call:
             UnpublishedEventsError: It did, and that is not accepted.
         """
         found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name), client=client)
+        if self.topics is not None:
+            found += self.topics(spec)
         for finding in found:
             steps.report("check", str(finding))
         if errors_in(tuple(found)) and self.options.earlier is None:

@@ -81,6 +81,37 @@ def differences(wanted: Topic, found: Topic) -> Iterator[TopicDifference]:
     yield from _settings(name, wanted.config, found.config)
 
 
+def find_loss(topic: Topic, *, brokers: int) -> TopicDifference | None:
+    """Return how messages that were acknowledged can be lost with one broker, ``None`` if they cannot. Pure.
+
+    Args:
+        topic: As it is, with all its settings.
+        brokers: How many the cluster has; of one, nothing is asked.
+    """
+    name, replicas = topic.name, topic.replication_factor
+    needed = f"Run kafka-configs --alter --topic {name} --add-config min.insync.replicas=2"
+    if brokers < 2:
+        return None
+    if replicas == 1:
+        text = "has 1 replica: its messages are lost with that broker's disk."
+        remedy = f"Change the number of replicas with kafka-reassign-partitions, to 3 if possible. {needed}"
+    elif int(topic.config.get("min.insync.replicas", "1")) < 2:
+        text = (
+            f"has {replicas} replicas and min.insync.replicas=1: while the others lag or are down, a message that only "
+            "the leader has is acknowledged, and lost with the leader."
+        )
+        remedy = needed
+    elif topic.config.get("unclean.leader.election.enable") == "true":
+        text = (
+            "has unclean.leader.election.enable=true: a replica without the last acknowledged messages may become the "
+            "leader, and they are lost."
+        )
+        remedy = f"Run kafka-configs --alter --topic {name} --add-config unclean.leader.election.enable=false"
+    else:
+        return None
+    return TopicDifference(topic=name, text=text, remedy=remedy)
+
+
 def _settings(name: str, wanted: Mapping[str, str], found: Mapping[str, str]) -> Iterator[TopicDifference]:
     for key, value in wanted.items():
         # Debezium writes out the longest time that there is, where we say for ever.

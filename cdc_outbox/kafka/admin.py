@@ -56,6 +56,17 @@ class Topics:
             for name, partitions in there.items()
         }
 
+    def count_brokers(self) -> int:
+        """Return how many brokers the cluster has.
+
+        Raises:
+            BrokerError: The brokers do not answer.
+        """
+        try:
+            return len(self._admin.list_topics(timeout=_ADMIN_SECONDS).brokers)
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], self._servers) from error
+
     def cluster_id(self) -> str:
         """Return the cluster's id, empty where the brokers have none.
 

@@ -21,7 +21,7 @@ from cdc_outbox.connect.preflight import LOOKS, Connected
 from cdc_outbox.connect.spec_checks import RENDER, divergences
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
-from cdc_outbox.contract.topics import differences
+from cdc_outbox.contract.topics import Topic, differences, find_loss
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.introspection import Catalog
@@ -244,12 +244,15 @@ class Doctor:
             return
         wanted = topics_of(self._spec)
         there = self._systems.brokers.find(topic.name for topic in wanted)
+        brokers = self._systems.brokers.count_brokers()
         for topic in wanted:
             if topic.name not in there:
                 yield self._absent(topic.name)
                 continue
+            location = Location(document=BROKERS, path=topic.name)
             for each in differences(topic, there[topic.name]):
-                yield explained("OP302", Location(document=BROKERS, path=topic.name), each.text, each.remedy)
+                yield explained("OP302", location, each.text, each.remedy)
+            yield from find_loss_findings(there[topic.name], brokers=brokers)
 
     def _absent(self, topic: str) -> Finding:
         location = Location(document=BROKERS, path=topic)
@@ -291,3 +294,11 @@ def _system_of(error: CdcOutboxError) -> str | None:
     """Return the system that an error belongs to, ``None`` if it is not known."""
     kinds = {ConnectError: CONNECT, DatabaseError: DATABASE, BrokerError: BROKERS}
     return next((system for kind, system in kinds.items() if isinstance(error, kind)), None)
+
+
+def find_loss_findings(topic: Topic, *, brokers: int) -> Iterator[Finding]:
+    """Yield how acknowledged messages of a topic can be lost, as :func:`find_loss` does."""
+    loss = find_loss(topic, brokers=brokers)
+    if loss is not None:
+        location = Location(document=BROKERS, path=topic.name)
+        yield explained("OP304", location, f"the topic {loss.text}", loss.remedy)

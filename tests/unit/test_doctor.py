@@ -22,7 +22,7 @@ from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
 from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.debezium.preflight.slot_rules import check_hole
-from cdc_outbox.debezium.render import render, render_republishing
+from cdc_outbox.debezium.render import render, render_republishing, topics_of
 from cdc_outbox.debezium.slot_plan import Hole, SlotState
 from cdc_outbox.errors import ConnectError
 from cdc_outbox.finding import Finding, Severity
@@ -125,13 +125,25 @@ def test_a_topic_that_was_deleted_is_told_from_one_that_is_still_to_come(written
 
     with answering(answer) as (url, _):
         client = ConnectClient(url)
-        brokers: Any = SimpleNamespace(find=lambda _names: {})
+        brokers: Any = SimpleNamespace(find=lambda _names: {}, count_brokers=lambda: 3)
         systems = Systems(connect=client, brokers=brokers)
         diagnosis = Doctor(SPEC, systems, timings=QUICK_TIMINGS).look()
         found = {finding.location.path: finding.code for finding in diagnosis if finding.location.document == "topics"}
         client.close()
     assert found["outbox.event.customer"] == code
     assert set(found.values()) <= {code, "OP301"}
+
+
+def test_a_topic_that_can_lose_acknowledged_messages_is_a_warning() -> None:
+    wanted = {topic.name: replace(topic, replication_factor=1) for topic in topics_of(SPEC)}
+    brokers: Any = SimpleNamespace(find=lambda _names: wanted, count_brokers=lambda: 3)
+    with answering(lambda asked: {"name": "orders"} if asked.path.endswith("/config") else NOBODY) as (url, _):
+        client = ConnectClient(url)
+        diagnosis = Doctor(SPEC, Systems(connect=client, brokers=brokers), timings=QUICK_TIMINGS).look()
+        client.close()
+    found = [finding for finding in diagnosis if finding.code == "OP304"]
+    assert {finding.location.path for finding in found} == wanted.keys()
+    assert {finding.severity for finding in found} == {Severity.WARNING}
 
 
 def findings(state: str, *tasks: tuple[str, str]) -> dict[str, Finding]:

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cdc_outbox.cli.topics import create
-from cdc_outbox.contract.topics import HEARTBEATS, Topic, differences
+from cdc_outbox.contract.topics import HEARTBEATS, Topic, differences, find_loss
 from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.errors import BrokerError, ConfigError
 from cdc_outbox.spec import parse_spec
@@ -109,3 +109,26 @@ def test_one_topic_that_is_refused_keeps_no_other_from_being_made(
     said, error = run_create(brokers, tmp_path, monkeypatch)
     assert str(error) == "not allowed"
     assert (said.count(": created, "), refused in said) == (len(wanted) - 1, False)
+
+
+SAFE = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "config", "text"),
+    [
+        (3, {}, ""),
+        (2, {}, ""),
+        (1, {}, "has 1 replica: "),
+        (3, {"min.insync.replicas": "1"}, "has 3 replicas and min.insync.replicas=1: "),
+        (3, {"unclean.leader.election.enable": "true"}, "has unclean.leader.election.enable=true: "),
+    ],
+)
+def test_acknowledged_messages_are_safe_on_two_of_several_replicas_alone(
+    replicas: int, config: dict[str, str], text: str
+) -> None:
+    topic = Topic(name="orders", partitions=1, replication_factor=replicas, config=SAFE | config)
+    loss = find_loss(topic, brokers=3)
+    assert (loss is None) == (not text)
+    assert loss is None or (loss.text.startswith(text) and loss.remedy.startswith(("Run kafka-", "Change the")))
+    assert find_loss(topic, brokers=1) is None

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from cdc_outbox.contract.topics import Topic
+from cdc_outbox.contract.topics import Topic, find_loss
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.admin import Topics
@@ -67,6 +67,9 @@ class KafkaSink:
         for name in names if wanted else ():
             self._create(name)
         found = self._topics.find(names).values()
+        brokers = self._topics.count_brokers()
+        for loss in filter(None, (find_loss(topic, brokers=brokers) for topic in found)):
+            _LOG.warning("acknowledged messages can be lost: %s", loss)
         settings = producer_settings(bootstrap_servers=servers, topics=found, extra=extra, linger_ms=linger_ms)
         self._producer = make_producer(settings, logger)
         self._has_failed = False
