@@ -77,6 +77,7 @@ def _role_option(name: str, default: str) -> Callable[[Any], Any]:
 @_role_option("writer", "NAME_writer")
 @_role_option("consumer", "NAME_consumer")
 @_role_option("connector", "the spec's database.user")
+@_role_option("relay", "NAME_relay")
 @_role_option("pruner", "NAME_pruner")
 @_role_option("migrator", "NAME_migrator")
 @dsns_option(required=False, note="; the role that connects becomes the owner of the tables")

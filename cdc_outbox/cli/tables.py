@@ -34,6 +34,7 @@ from cdc_outbox.writer.outbox_schema import (
     outbox_components,
     outbox_statements,
     pruner_role,
+    relay_role,
     writer_role,
 )
 from cdc_outbox.writer.partitions import create_partitions
@@ -42,6 +43,7 @@ PARTIES = {
     "writer": "the service. It adds and numbers events; it neither changes nor deletes them.",
     "consumer": "the consuming service. It claims events and moves watermarks; it deletes neither.",
     "connector": "Debezium. It reads the log, and reads the rows only to publish them again.",
+    "relay": "the relay. It reads the log, and writes that it publishes the outbox.",
     "migrator": "runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.",
     "pruner": "runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can "
     "see more of what blocks pruning; --archive needs `insert` on that table.",
@@ -108,8 +110,8 @@ class Wanted:
                 return writer_role(name, spec.outbox, self.dialect)
             case "connector" if name and spec is not None:
                 return connector_role(name, spec.outbox, self.dialect)
-            case "pruner" if name and spec is not None and self._has_checkpoints(spec.outbox):
-                return pruner_role(name, spec.outbox, migrator=self.roles.get("migrator") or self._default("migrator"))
+            case "relay" | "pruner" if name and spec is not None:
+                return self._role_for_rows(kind, name, spec.outbox)
             case "consumer" if name and self.inbox is not None:
                 return consumer_role(name, self.inbox)
             case "migrator" if name and self.components:
@@ -119,9 +121,14 @@ class Wanted:
                 return migrator_role(name, self.components, publication=publication)
         return None
 
-    def _has_checkpoints(self, table: OutboxTable) -> bool:
-        """Return whether rows stay until they are pruned, and what proves them delivered can be remembered."""
-        return table.mode.keeps_rows and any(table.checkpoints in component.tables for component in self.components)
+    def _role_for_rows(self, kind: str, name: str, table: OutboxTable) -> Role | None:
+        """Return the role of a relay, which reads rows, or of a pruner, which deletes those that stay."""
+        tables = {name for component in self.components for name in component.tables}
+        if kind == "relay" and table.mode is not OutboxMode.MESSAGE and table.publishers in tables:
+            return relay_role(name, table)
+        if kind == "pruner" and table.mode.keeps_rows and table.checkpoints in tables:
+            return pruner_role(name, table, migrator=self.roles.get("migrator") or self._default("migrator"))
+        return None
 
     def known_name(self, kind: str) -> str:
         """Return the name of a party's role as the spec says it, empty where it does not."""
@@ -172,6 +179,7 @@ _TAKES = {
     "writer": "A writer's tables are those of SPEC.",
     "connector": "A connector's table is that of SPEC.",
     "consumer": "A consumer's tables are those of --inbox.",
+    "relay": "A relay needs an outbox on PostgreSQL that has rows.",
     "pruner": "A pruner needs an outbox on PostgreSQL that keeps its rows.",
 }
 """What there is to do for whom; a migrator always has something."""

@@ -29,6 +29,7 @@ class OutboxCatalog:
 
     Args:
         version: Of its component.
+        has_publishers: Whether the table exists that says who publishes the outbox; true where none is needed.
     """
 
     dialect: Dialect
@@ -36,6 +37,7 @@ class OutboxCatalog:
     heads: TableFacts | None
     version: int | None
     publication: PublicationFacts | None
+    has_publishers: bool = True
 
 
 _TABLE = (
@@ -163,6 +165,7 @@ class Catalog:
             heads=self.find_table(table.heads_in(self.dialect)),
             version=next(map(self.read_version, components), None),
             publication=self.find_publication(table, publication),
+            has_publishers=all(map(self.exists, _publishers(table, components))),
         )
 
     def has_lost_heads(self, table: OutboxTable, source: str) -> bool:
@@ -254,3 +257,7 @@ class Catalog:
         return self._driver.fetch(
             self._connection, statements[statement].render(names or {}, self._driver.style), parameters
         )
+
+
+def _publishers(table: OutboxTable, components: Sequence[Component]) -> list[TableName]:
+    return [name for component in components for name in component.tables if name == table.publishers]

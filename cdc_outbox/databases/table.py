@@ -202,6 +202,11 @@ class OutboxTable:
         return self.table.sibling("checkpoints")
 
     @property
+    def publishers(self) -> TableName:
+        """Who may publish the outbox, on PostgreSQL; see :mod:`cdc_outbox.databases.publishers`."""
+        return self.table.sibling("publishers")
+
+    @property
     def has_heartbeats(self) -> bool:
         """Whether the connector writes heartbeats through it, on PostgreSQL: not into another tool's table."""
         return not self.adopted and self.is_numbered
@@ -237,6 +242,7 @@ class OutboxTable:
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,
             "checkpoints": table.sibling("checkpoints").quoted,
+            "publishers": table.sibling("publishers").quoted,
             "schema": "" if table.schema is None else quote(table.schema),
             "header_columns": ", ".join(headers.values()),
             "header_fields": ", ".join(f"given.headers ->> '{column}'" for column in headers),

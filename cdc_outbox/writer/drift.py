@@ -98,6 +98,10 @@ def check_outbox(
     if table.is_numbered or not table.adopted:
         yield from _check_heads(table.heads_in(catalog.dialect), shape, catalog.heads)
         yield from _check_sources(table, first_source, catalog)
+    if catalog.version is not None and not catalog.has_publishers:
+        message = "the table does not exist, so no relay can publish the outbox."
+        remedy = "Run the statements that `cdc-outbox init --sql` prints."
+        yield _error("DB345", str(table.publishers), message, remedy)
     if catalog.publication is not None and catalog.publication.also_publishes:
         yield _warning(
             "DB406",

@@ -48,7 +48,9 @@ def outbox_components(
 
 
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
-    """Return an outbox, its heads and on PostgreSQL its checkpoints; all but itself where it is adopted or table-less.
+    """Return an outbox with the tables beside it; without itself where it is adopted or table-less.
+
+    Beside it are its heads, and on PostgreSQL its checkpoints, heartbeats and publishers.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
@@ -64,8 +66,8 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
     outbox, features = table.table_in(dialect), dialect.features
     heartbeats = (table.heartbeats,) if features.has_publications and table.has_heartbeats else ()
-    checkpoints = (outbox.sibling("checkpoints"),) if features.has_publications else ()
-    ours = (outbox.sibling("heads"), *checkpoints, *heartbeats)
+    read = (table.checkpoints, table.publishers) if features.has_publications else ()
+    ours = (outbox.sibling("heads"), *read, *heartbeats)
     rest = () if table.partitions is None else (outbox.sibling("rest"),)
     return Component(
         kind="heads" if table.adopted else "outbox",
@@ -201,6 +203,23 @@ def connector_role(name: str, table: OutboxTable, dialect: Dialect = Dialect.POS
         privileges=rows,
         everywhere=dialect.features.connector_privileges,
         calls=calls,
+    )
+
+
+def relay_role(name: str, table: OutboxTable) -> Role:
+    """Return the relay's role on PostgreSQL: it reads the log, says that it publishes, and writes heartbeats.
+
+    It reads outbox and heads once, before it creates its slot: events that were written before would not be published.
+    """
+    wanted = {table.table: ("select",), table.heads: ("select",) if table.is_numbered else ()}
+    wanted[table.publishers] = ("select", "insert", "update")
+    return Role(
+        name=name,
+        attributes="login replication",
+        privileges=tuple(
+            Privilege(table=table_name, action=action) for table_name, actions in wanted.items() for action in actions
+        ),
+        calls=(table.heartbeat,) if table.has_heartbeats else (),
     )
 
 

@@ -106,7 +106,14 @@ def test_a10_one_command_makes_all_tables_or_the_outbox_alone(dsn: str, spec: Pa
     "Every table" is outbox and inbox, for a service that consumes too: its business tables are its own migrations'.
     """
     assert run_command("init", str(spec), "--dsn", dsn).returncode == 0
-    alone = {"cdc_outbox_version", "outbox", "outbox_heads", "outbox_heartbeats", "outbox_checkpoints"}
+    alone = {
+        "cdc_outbox_version",
+        "outbox",
+        "outbox_heads",
+        "outbox_heartbeats",
+        "outbox_checkpoints",
+        "outbox_publishers",
+    }
     assert set(tables(dsn)) == alone
     assert run_command("init", str(spec), "--inbox", "--dsn", dsn).returncode == 0
     assert set(tables(dsn)) > alone | {"inbox", "inbox_watermarks"}

@@ -73,6 +73,7 @@ update cdc_outbox_version set version = 0
         ("alter table outbox alter column created_at type timestamp(3)", "DB311", "public.outbox.created_at"),
         ("create unique index once on outbox (aggregateid, type)", "DB312", "public.outbox.once"),
         ("drop table outbox_heads", "DB321", "public.outbox_heads"),
+        ("drop table outbox_publishers", "DB345", "public.outbox_publishers"),
         ("alter table outbox_heads drop column last", "DB322", "public.outbox_heads.last"),
         ("alter table outbox_heads alter column last type integer", "DB311", "public.outbox_heads.last"),
         ("alter table outbox_heads reset (fillfactor)", "DB324", "public.outbox_heads.fillfactor"),
@@ -139,7 +140,7 @@ def test_check_names_what_it_checked_and_what_it_did_not(dsn: str, spec: Path) -
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == (
         "as init creates them: outbox public.outbox, publication drift_outbox\nroles are checked only if "
-        "they are given: --writer-role ROLE --connector-role connector --migrator-role ROLE "
+        "they are given: --writer-role ROLE --connector-role connector --relay-role ROLE --migrator-role ROLE "
         "--pruner-role ROLE\n"
     )
 

@@ -65,6 +65,19 @@ create table if not exists "public"."outbox_checkpoints" (
     compared boolean not null default false
 );
 
+-- Who may publish the outbox: one row, none before the first publisher.
+create table if not exists "public"."outbox_publishers" (
+    single boolean primary key default true check (single),
+    publisher text collate "C" not null check (publisher in ('debezium', 'wal-relay', 'table-relay')),
+    slot text collate "C",
+    epoch bigint not null check (epoch > 0),
+    confirmed pg_lsn,
+    system text not null,
+    timeline integer not null,
+    instance text,
+    seen_at timestamptz not null
+);
+
 -- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
 create table if not exists "public"."outbox_heartbeats" (
     number bigint primary key,
@@ -335,44 +348,44 @@ commit;
 exit 0
 
 == another schema
-@@ -88 +88 @@
+@@ -101 +101 @@
 --- inbox public.inbox
 +-- inbox other.inbox
-@@ -105 +105 @@
+@@ -118 +118 @@
 -create table if not exists "public"."cdc_outbox_version" (
 +create table if not exists "other"."cdc_outbox_version" (
-@@ -111 +111 @@
+@@ -124 +124 @@
 -create table if not exists "public"."inbox" (
 +create table if not exists "other"."inbox" (
-@@ -118 +118 @@
+@@ -131 +131 @@
 -create table if not exists "public"."inbox_rest" partition of "public"."inbox" default;
 +create table if not exists "other"."inbox_rest" partition of "other"."inbox" default;
-@@ -121 +121 @@
+@@ -134 +134 @@
 -create table if not exists "public"."inbox_watermarks" (
 +create table if not exists "other"."inbox_watermarks" (
-@@ -134 +134 @@
+@@ -147 +147 @@
 -create table if not exists "public"."inbox_parked" (
 +create table if not exists "other"."inbox_parked" (
-@@ -164 +164 @@
+@@ -177 +177 @@
 -create index if not exists "inbox_parked_aggregates" on "public"."inbox_parked" (
 +create index if not exists "inbox_parked_aggregates" on "other"."inbox_parked" (
-@@ -168,3 +168,3 @@
+@@ -181,3 +181,3 @@
 -create index if not exists "inbox_parked_due" on "public"."inbox_parked" (consumer, retry_at, parked_id) where state = 'waiting';
 -
 -create table if not exists "public"."inbox_holes" (
 +create index if not exists "inbox_parked_due" on "other"."inbox_parked" (consumer, retry_at, parked_id) where state = 'waiting';
 +
 +create table if not exists "other"."inbox_holes" (
-@@ -184 +184 @@
+@@ -197 +197 @@
 -create table if not exists "public"."inbox_epochs" (
 +create table if not exists "other"."inbox_epochs" (
-@@ -198 +198 @@
+@@ -211 +211 @@
 -create table if not exists "public"."inbox_starts" (
 +create table if not exists "other"."inbox_starts" (
-@@ -206 +206 @@
+@@ -219 +219 @@
 -create table if not exists "public"."inbox_purges" (
 +create table if not exists "other"."inbox_purges" (
-@@ -213,2 +213,2 @@
+@@ -226,2 +226,2 @@
 -insert into "public"."cdc_outbox_version" as known (component, version)
 -values ('inbox public.inbox', 1)
 +insert into "other"."cdc_outbox_version" as known (component, version)

@@ -49,6 +49,21 @@ grant usage on schema "public" to "orders_connector";
 grant select on "public"."outbox" to "orders_connector";
 grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_connector";
 
+-- orders_relay: the relay. It reads the log, and writes that it publishes the outbox.
+do $$
+begin
+    if not exists (select from pg_roles where rolname = 'orders_relay') then
+        create role "orders_relay" login replication;
+    end if;
+    execute format('grant connect on database %I to %I', current_database(), 'orders_relay');
+end
+$$;
+grant usage on schema "public" to "orders_relay";
+grant select on "public"."outbox" to "orders_relay";
+grant select on "public"."outbox_heads" to "orders_relay";
+grant select, insert, update on "public"."outbox_publishers" to "orders_relay";
+grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_relay";
+
 -- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 do $$
 begin
@@ -74,7 +89,7 @@ begin
     for part in
         select distinct cast(relation.oid as regclass)
         -- An outbox without a table has only the others; it may get one later.
-        from (select to_regclass(name) from unnest(array['"public"."outbox"', '"public"."outbox_heads"', '"public"."outbox_checkpoints"', '"public"."outbox_heartbeats"', '"public"."cdc_outbox_version"', '"public"."inbox"', '"public"."inbox_rest"', '"public"."inbox_watermarks"', '"public"."inbox_parked"', '"public"."inbox_holes"', '"public"."inbox_epochs"', '"public"."inbox_starts"', '"public"."inbox_purges"']) as named (name)) as wanted (root)
+        from (select to_regclass(name) from unnest(array['"public"."outbox"', '"public"."outbox_heads"', '"public"."outbox_checkpoints"', '"public"."outbox_publishers"', '"public"."outbox_heartbeats"', '"public"."cdc_outbox_version"', '"public"."inbox"', '"public"."inbox_rest"', '"public"."inbox_watermarks"', '"public"."inbox_parked"', '"public"."inbox_holes"', '"public"."inbox_epochs"', '"public"."inbox_starts"', '"public"."inbox_purges"']) as named (name)) as wanted (root)
         cross join lateral (select wanted.root union select relid from pg_partition_tree(wanted.root)) as tree (oid)
         join pg_class as relation on relation.oid = tree.oid
         where pg_get_userbyid(relation.relowner) <> 'orders_migrator'
@@ -112,7 +127,7 @@ exit 0
 @@ -18 +18 @@
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
-@@ -94,14 +93,0 @@
+@@ -109,14 +108,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -133,7 +148,23 @@ exit 0
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 @@ -49 +47,0 @@
 -grant select on "public"."outbox" to "orders_connector";
-@@ -94,14 +91,0 @@
+@@ -51,15 +48,0 @@
+-
+--- orders_relay: the relay. It reads the log, and writes that it publishes the outbox.
+-do $$
+-begin
+-    if not exists (select from pg_roles where rolname = 'orders_relay') then
+-        create role "orders_relay" login replication;
+-    end if;
+-    execute format('grant connect on database %I to %I', current_database(), 'orders_relay');
+-end
+-$$;
+-grant usage on schema "public" to "orders_relay";
+-grant select on "public"."outbox" to "orders_relay";
+-grant select on "public"."outbox_heads" to "orders_relay";
+-grant select, insert, update on "public"."outbox_publishers" to "orders_relay";
+-grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_relay";
+@@ -109,14 +91,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -155,7 +186,7 @@ exit 0
 @@ -18 +18 @@
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
-@@ -94,14 +93,0 @@
+@@ -109,14 +108,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -236,30 +267,30 @@ exit 0
 +grant usage on schema "public" to "my_connector";
 +grant select on "public"."outbox" to "my_connector";
 +grant execute on function "public"."outbox_heartbeat"(text, interval) to "my_connector";
-@@ -52 +52 @@
+@@ -67 +67 @@
 --- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 +-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
-@@ -55,2 +55,2 @@
+@@ -70,2 +70,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_migrator') then
 -        create role "orders_migrator" login;
 +    if not exists (select from pg_roles where rolname = 'my_migrator') then
 +        create role "my_migrator" login;
-@@ -58 +58 @@
+@@ -73 +73 @@
 -    execute format('grant connect, create on database %I to %I', current_database(), 'orders_migrator');
 +    execute format('grant connect, create on database %I to %I', current_database(), 'my_migrator');
-@@ -61 +61 @@
+@@ -76 +76 @@
 -grant usage, create on schema "public" to "orders_migrator";
 +grant usage, create on schema "public" to "my_migrator";
-@@ -64 +64 @@
+@@ -79 +79 @@
 -    execute format('alter function %s(text, interval) owner to %I', '"public"."outbox_heartbeat"', 'orders_migrator');
 +    execute format('alter function %s(text, interval) owner to %I', '"public"."outbox_heartbeat"', 'my_migrator');
-@@ -80 +80 @@
+@@ -95 +95 @@
 -        where pg_get_userbyid(relation.relowner) <> 'orders_migrator'
 +        where pg_get_userbyid(relation.relowner) <> 'my_migrator'
-@@ -82 +82 @@
+@@ -97 +97 @@
 -        execute format('alter table %s owner to %I', part, 'orders_migrator');
 +        execute format('alter table %s owner to %I', part, 'my_migrator');
-@@ -88,2 +88,2 @@
+@@ -103,2 +103,2 @@
 -    if (select pg_get_userbyid(pubowner) from pg_publication where pubname = 'orders_outbox') <> 'orders_migrator' then
 -        alter publication "orders_outbox" owner to "orders_migrator";
 +    if (select pg_get_userbyid(pubowner) from pg_publication where pubname = 'orders_outbox') <> 'my_migrator' then

@@ -65,6 +65,19 @@ create table if not exists "public"."outbox_checkpoints" (
     compared boolean not null default false
 );
 
+-- Who may publish the outbox: one row, none before the first publisher.
+create table if not exists "public"."outbox_publishers" (
+    single boolean primary key default true check (single),
+    publisher text collate "C" not null check (publisher in ('debezium', 'wal-relay', 'table-relay')),
+    slot text collate "C",
+    epoch bigint not null check (epoch > 0),
+    confirmed pg_lsn,
+    system text not null,
+    timeline integer not null,
+    instance text,
+    seen_at timestamptz not null
+);
+
 -- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
 create table if not exists "public"."outbox_heartbeats" (
     number bigint primary key,
@@ -216,7 +229,7 @@ exit 0
 -    "traceparent" text,
 -    "tracestate" text,
 -    "created_at" timestamp(6) not null default (clock_timestamp() at time zone 'UTC')
-@@ -88,20 +74,0 @@
+@@ -101,20 +87,0 @@
 -do $$
 --- An outbox that was made for messages has none.
 -begin
@@ -237,16 +250,16 @@ exit 0
 -end
 -$$;
 -
-@@ -146,3 +113,2 @@
+@@ -159,3 +126,2 @@
 -    insert into "public"."outbox" ("id", "aggregatetype", "aggregateid", "type", "payload", "sequence")
 -    values (
 -        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', cast(content as json), beat.number
 +    perform pg_logical_emit_message(
 +        true, 'cdc-outbox:"public"."outbox"', cast(json_build_object('id', beat.id, 'aggregatetype', 'heartbeat.' || pipeline, 'aggregateid', pipeline, 'type', 'Heartbeat', 'payload', content, 'sequence', beat.number, 'source', pipeline, 'created_at', cast(extract(epoch from at) * 1000000 as bigint), 'traceparent', null, 'tracestate', null) as text)
-@@ -150,2 +115,0 @@
+@@ -163,2 +128,0 @@
 -    -- The publication has inserts only: what is left would be for `prune` to clear away.
 -    delete from "public"."outbox" where "id" = beat.id;
-@@ -161,22 +124,0 @@
+@@ -174,22 +137,0 @@
 -    -- Looked for first: `add column if not exists` waits for every reader and writer, also where there is nothing to do.
 -    if not exists (
 -        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'traceparent'
@@ -269,7 +282,7 @@ exit 0
 -
 -do $$
 -begin
-@@ -184,11 +126 @@
+@@ -197,11 +139 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 -    else
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
@@ -287,10 +300,10 @@ exit 0
 @@ -34 +34 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -97 +97 @@
+@@ -110 +110 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -148 +148 @@
+@@ -161 +161 @@
 -        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', cast(content as json), beat.number
 +        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', convert_to(content, 'UTF8'), beat.number
 
@@ -298,19 +311,19 @@ exit 0
 @@ -34 +34 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -97 +97 @@
+@@ -110 +110 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -148 +148 @@
+@@ -161 +161 @@
 -        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', cast(content as json), beat.number
 +        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', convert_to(content, 'UTF8'), beat.number
 
 == format: cloudevents-structured
 @@ -38,0 +39 @@
 +    "content_type" text,
-@@ -101,0 +103 @@
+@@ -114,0 +116 @@
 +    "content_type" text,
-@@ -182,0 +185,11 @@
+@@ -195,0 +198,11 @@
 +    -- Looked for first: `add column if not exists` waits for every reader and writer, also where there is nothing to do.
 +    if not exists (
 +        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'content_type'
@@ -328,11 +341,11 @@ exit 0
 +    "ce_specversion" text,
 +    "ce_time" text,
 +    "content_type" text,
-@@ -101,0 +105,3 @@
+@@ -114,0 +118,3 @@
 +    "ce_specversion" text,
 +    "ce_time" text,
 +    "content_type" text,
-@@ -182,0 +189,33 @@
+@@ -195,0 +202,33 @@
 +    -- Looked for first: `add column if not exists` waits for every reader and writer, also where there is nothing to do.
 +    if not exists (
 +        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'ce_specversion'
@@ -373,10 +386,10 @@ exit 0
 @@ -38,0 +39,2 @@
 +    "tenant" text,
 +    "kind" text,
-@@ -101,0 +104,2 @@
+@@ -114,0 +117,2 @@
 +    "tenant" text,
 +    "kind" text,
-@@ -182,0 +187,22 @@
+@@ -195,0 +200,22 @@
 +    -- Looked for first: `add column if not exists` waits for every reader and writer, also where there is nothing to do.
 +    if not exists (
 +        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'tenant'
@@ -418,7 +431,7 @@ exit 0
 -    "traceparent" text,
 -    "tracestate" text,
 -    "created_at" timestamp(6) not null default (clock_timestamp() at time zone 'UTC')
-@@ -68,10 +54,0 @@
+@@ -81,10 +67,0 @@
 --- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
 -create table if not exists "public"."outbox_heartbeats" (
 -    number bigint primary key,
@@ -429,10 +442,10 @@ exit 0
 -    system text not null
 -);
 -
-@@ -79 +56 @@
+@@ -92 +69 @@
 -values ('outbox public.outbox', 1)
 +values ('heads public.outbox_heads', 1)
-@@ -87,93 +63,0 @@
+@@ -100,93 +76,0 @@
 -
 -do $$
 --- An outbox that was made for messages has none.
@@ -528,7 +541,7 @@ exit 0
 -$$;
 
 == columns: {payload: body, sequence: null, source: null}
-@@ -1,200 +1,4 @@
+@@ -1,213 +1,4 @@
 -begin;
 -
 -set local search_path = pg_catalog, pg_temp;
@@ -594,6 +607,19 @@ exit 0
 -    taken_at timestamptz not null,
 -    ends jsonb,
 -    compared boolean not null default false
+-);
+-
+--- Who may publish the outbox: one row, none before the first publisher.
+-create table if not exists "public"."outbox_publishers" (
+-    single boolean primary key default true check (single),
+-    publisher text collate "C" not null check (publisher in ('debezium', 'wal-relay', 'table-relay')),
+-    slot text collate "C",
+-    epoch bigint not null check (epoch > 0),
+-    confirmed pg_lsn,
+-    system text not null,
+-    timeline integer not null,
+-    instance text,
+-    seen_at timestamptz not null
 -);
 -
 --- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
@@ -741,18 +767,18 @@ exit 0
 +partition by range ("id");
 +
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -91 +94 @@
+@@ -104 +107 @@
 -    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox"') is null then
 +    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox_rest"') is null then
-@@ -103 +106,3 @@
+@@ -116 +119,3 @@
 -);
 +)
 +partition by range ("id");
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -184 +189 @@
+@@ -197 +202 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert', publish_via_partition_root = true);
-@@ -186 +191 @@
+@@ -199 +204 @@
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 +        if true and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 
@@ -766,24 +792,24 @@ exit 0
 +partition by range ("id");
 +
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -91 +94 @@
+@@ -104 +107 @@
 -    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox"') is null then
 +    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox_rest"') is null then
-@@ -97 +100 @@
+@@ -110 +113 @@
 -    "payload" json,
 +    "payload" bytea,
-@@ -103 +106,3 @@
+@@ -116 +119,3 @@
 -);
 +)
 +partition by range ("id");
 +create table if not exists "public"."outbox_rest" partition of "public"."outbox" default;
-@@ -148 +153 @@
+@@ -161 +166 @@
 -        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', cast(content as json), beat.number
 +        beat.id, 'heartbeat.' || pipeline, pipeline, 'Heartbeat', convert_to(content, 'UTF8'), beat.number
-@@ -184 +189 @@
+@@ -197 +202 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert', publish_via_partition_root = true);
-@@ -186 +191 @@
+@@ -199 +204 @@
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 +        if true and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 
@@ -807,81 +833,84 @@ exit 0
 -create table if not exists "public"."outbox_checkpoints" (
 +create table if not exists "Größe"."a.b c_checkpoints" (
 @@ -69 +69 @@
+-create table if not exists "public"."outbox_publishers" (
++create table if not exists "Größe"."a.b c_publishers" (
+@@ -82 +82 @@
 -create table if not exists "public"."outbox_heartbeats" (
 +create table if not exists "Größe"."a.b c_heartbeats" (
-@@ -78,2 +78,2 @@
+@@ -91,2 +91,2 @@
 -insert into "public"."cdc_outbox_version" as known (component, version)
 -values ('outbox public.outbox', 1)
 +insert into "Größe"."cdc_outbox_version" as known (component, version)
 +values ('outbox Größe.a.b c', 1)
-@@ -91,2 +91,2 @@
+@@ -104,2 +104,2 @@
 -    if to_regclass('"public"."outbox"') is null or to_regclass('"public"."outbox"') is null then
 -create table if not exists "public"."outbox" (
 +    if to_regclass('"Größe"."a.b c"') is null or to_regclass('"Größe"."a.b c"') is null then
 +create table if not exists "Größe"."a.b c" (
-@@ -108 +108 @@
+@@ -121 +121 @@
 -create or replace function "public"."outbox_heartbeat"(pipeline text, pause interval default '1 minute') returns bigint
 +create or replace function "Größe"."a.b c_heartbeat"(pipeline text, pause interval default '1 minute') returns bigint
-@@ -116,2 +116,2 @@
+@@ -129,2 +129,2 @@
 -    last "public"."outbox_heartbeats";
 -    beat "public"."outbox_heartbeats";
 +    last "Größe"."a.b c_heartbeats";
 +    beat "Größe"."a.b c_heartbeats";
-@@ -120 +120 @@
+@@ -133 +133 @@
 -    select * into last from "public"."outbox_heartbeats" order by number desc limit 1;
 +    select * into last from "Größe"."a.b c_heartbeats" order by number desc limit 1;
-@@ -130 +130 @@
+@@ -143 +143 @@
 -    insert into "public"."outbox_heartbeats" (number, id, previous, written_at, lsn, system)
 +    insert into "Größe"."a.b c_heartbeats" (number, id, previous, written_at, lsn, system)
-@@ -146 +146 @@
+@@ -159 +159 @@
 -    insert into "public"."outbox" ("id", "aggregatetype", "aggregateid", "type", "payload", "sequence")
 +    insert into "Größe"."a.b c" ("id", "aggregatetype", "aggregateid", "type", "payload", "sequence")
-@@ -151,2 +151,2 @@
+@@ -164,2 +164,2 @@
 -    delete from "public"."outbox" where "id" = beat.id;
 -    delete from "public"."outbox_heartbeats" where written_at < at - interval '1 day' and number < beat.number;
 +    delete from "Größe"."a.b c" where "id" = beat.id;
 +    delete from "Größe"."a.b c_heartbeats" where written_at < at - interval '1 day' and number < beat.number;
-@@ -157 +157 @@
+@@ -170 +170 @@
 -revoke all on function "public"."outbox_heartbeat"(text, interval) from public;
 +revoke all on function "Größe"."a.b c_heartbeat"(text, interval) from public;
-@@ -163 +163 @@
+@@ -176 +176 @@
 -        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'traceparent'
 +        select from pg_attribute where attrelid = to_regclass('"Größe"."a.b c"') and attname = 'traceparent'
-@@ -165 +165 @@
+@@ -178 +178 @@
 -        alter table "public"."outbox" add column "traceparent" text;
 +        alter table "Größe"."a.b c" add column "traceparent" text;
-@@ -174 +174 @@
+@@ -187 +187 @@
 -        select from pg_attribute where attrelid = to_regclass('"public"."outbox"') and attname = 'tracestate'
 +        select from pg_attribute where attrelid = to_regclass('"Größe"."a.b c"') and attname = 'tracestate'
-@@ -176 +176 @@
+@@ -189 +189 @@
 -        alter table "public"."outbox" add column "tracestate" text;
 +        alter table "Größe"."a.b c" add column "tracestate" text;
-@@ -184 +184 @@
+@@ -197 +197 @@
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +        create publication "orders_outbox" for table "Größe"."a.b c" with (publish = 'insert');
-@@ -191 +191 @@
+@@ -204 +204 @@
 -            where pubname = 'orders_outbox' and schemaname = 'public' and tablename = 'outbox'
 +            where pubname = 'orders_outbox' and schemaname = 'Größe' and tablename = 'a.b c'
-@@ -193 +193 @@
+@@ -206 +206 @@
 -            alter publication "orders_outbox" add table "public"."outbox";
 +            alter publication "orders_outbox" add table "Größe"."a.b c";
 
 == not numbered
 
 == a publication
-@@ -183,2 +183,2 @@
+@@ -196,2 +196,2 @@
 -    if not exists (select from pg_publication where pubname = 'orders_outbox') then
 -        create publication "orders_outbox" for table "public"."outbox" with (publish = 'insert');
 +    if not exists (select from pg_publication where pubname = 'P') then
 +        create publication "P" for table "public"."outbox" with (publish = 'insert');
-@@ -186,2 +186,2 @@
+@@ -199,2 +199,2 @@
 -        if false and not (select pubviaroot from pg_publication where pubname = 'orders_outbox') then
 -            alter publication "orders_outbox" set (publish_via_partition_root = true);
 +        if false and not (select pubviaroot from pg_publication where pubname = 'P') then
 +            alter publication "P" set (publish_via_partition_root = true);
-@@ -191 +191 @@
+@@ -204 +204 @@
 -            where pubname = 'orders_outbox' and schemaname = 'public' and tablename = 'outbox'
 +            where pubname = 'P' and schemaname = 'public' and tablename = 'outbox'
-@@ -193 +193 @@
+@@ -206 +206 @@
 -            alter publication "orders_outbox" add table "public"."outbox";
 +            alter publication "P" add table "public"."outbox";

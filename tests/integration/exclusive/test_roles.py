@@ -24,7 +24,7 @@ from tests.support.rig import CONNECTOR_PASSWORD, Connection, eventually, one
 from tests.support.service import Service
 
 PASSWORD = "secret"
-KINDS = ("writer", "consumer", "connector", "pruner", "migrator")
+KINDS = ("writer", "consumer", "connector", "relay", "pruner", "migrator")
 
 
 @pytest.fixture

@@ -49,6 +49,20 @@ create table if not exists "{checkpoints}" (
     compared boolean not null default false
 );
 
+-- name: create_publishers
+-- Who may publish the outbox: one row, none before the first publisher.
+create table if not exists "{publishers}" (
+    single boolean primary key default true check (single),
+    publisher text collate "C" not null check (publisher in ('debezium', 'wal-relay', 'table-relay')),
+    slot text collate "C",
+    epoch bigint not null check (epoch > 0),
+    confirmed pg_lsn,
+    system text not null,
+    timeline integer not null,
+    instance text,
+    seen_at timestamptz not null
+);
+
 -- name: create_heartbeats if has_heartbeats
 -- The heartbeats of the last day: a database that went back to an older state shows it at the first look.
 create table if not exists "{heartbeats}" (
