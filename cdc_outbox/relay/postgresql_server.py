@@ -1,5 +1,7 @@
 """The PostgreSQL server that a relay reads from: an ordinary connection that looks, and one that replicates."""
 
+import os
+import socket
 from dataclasses import replace
 from typing import Any
 
@@ -7,7 +9,9 @@ from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
 from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation
+from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable
@@ -36,6 +40,7 @@ class PostgresqlServer:
         self._driver = Psycopg()
         self._connection: AnyConnection | None = None
         self._system = ""
+        self._instance = f"{socket.gethostname()}/{os.getpid()}"
 
     def look(self) -> StreamFacts:
         """Return server, slot and publication as they are now.
@@ -43,17 +48,37 @@ class PostgresqlServer:
         Raises:
             DatabaseError: The server cannot be reached, or refuses the role.
         """
-        connection = self._connected()
-        statement = load(self._driver.dialect, "relay")["server"].render({}, self._driver.style)
+        connection, publishers = self._connected(), self._publishers()
+        log = publishers.identify()
+        self._system = log.system
         with translated_for_operator():
-            [(self._system, is_standby)] = self._driver.fetch(connection, statement)
             publication = Catalog(connection, self._driver).find_publication(self._outbox, self._publication)
         return StreamFacts(
-            system=self._system,
-            is_standby=is_standby,
+            log=log,
+            publisher=publishers.find(),
             slot=read_slots(connection, self._driver).find(self._slot),
             publishes=publication is not None and publication.publishes_inserts and publication.covers_table,
         )
+
+    def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
+        """Write that this relay publishes, with the next epoch, and return that.
+
+        Args:
+            publisher: The relay that published until now.
+
+        Returns:
+            ``None`` if another publisher was written meanwhile.
+        """
+        return self._publishers().declare(
+            PublisherKind.WAL_RELAY, slot=self._slot, confirmed=confirmed, instance=self._instance, after=publisher
+        )
+
+    def confirm(self, epoch: int, position: Lsn) -> bool:
+        """Write what is about to be confirmed, and return whether the epoch is still the publisher's."""
+        return self._publishers().confirm(epoch, position)
+
+    def _publishers(self) -> Publishers:
+        return Publishers(self._connected(), self._driver, self._outbox.publishers)
 
     def read_columns(self, relation: Relation) -> tuple[Column, ...]:
         """Return the outbox's columns as Debezium reads them.
@@ -87,7 +112,9 @@ class PostgresqlServer:
 
     def _connected(self) -> AnyConnection:
         if self._connection is None:
-            timeout: dict[str, Any] = {"options": f"-c statement_timeout={_LOOK_MILLISECONDS}"}
+            # What is confirmed is written before the slot confirms it: it has to last, and not to wait for standbys.
+            options = f"-c statement_timeout={_LOOK_MILLISECONDS} -c synchronous_commit=local"
+            timeout: dict[str, Any] = {"options": options}
             self._connection = connect(self._dsn, application_name=f"{self._name} (look)", **timeout)
         return self._connection
 

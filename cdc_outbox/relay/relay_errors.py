@@ -7,6 +7,7 @@
         ├── RelayRefusedError                  .findings
         ├── DeliveryError                      retryable
         ├── MessageRefusedError
+        ├── NotThePublisherError
         ├── SlotInUseError                     retryable .slot
         ├── SlotNotFoundError                  .slot
         ├── SlotLostError                      .slot
@@ -51,6 +52,15 @@ class MessageRefusedError(RelayError):
     """The sink refuses a message and would refuse it again; nothing after it was published."""
 
     hint = "Change the limit or the privilege that the message names, and start the relay again."
+
+
+class NotThePublisherError(RelayError):
+    """The row of the outbox's publishers does not name this relay; it published nothing since.
+
+    Debezium publishes, or another relay has taken over, or nobody was ever written there.
+    """
+
+    hint = "Two publishers of one outbox publish each event twice: stop the other one before you start the relay."
 
 
 class SlotInUseError(RelayError):
@@ -104,7 +114,7 @@ class SlotMovedError(RelayError):
 
     Args:
         slot: Its name.
-        expected: The last position that the relay confirmed.
+        expected: The last position that a relay confirmed, or where the timeline of that log ended.
         found: The slot's position.
     """
 

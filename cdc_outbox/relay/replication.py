@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
-from typing import NamedTuple
 
 import psycopg
 from psycopg import pq
@@ -16,7 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from cdc_outbox.databases.drivers import sqlstate, translated
 from cdc_outbox.databases.drivers.psycopg import connect
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import status_update
+from cdc_outbox.databases.publishers import LogIdentity
 from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 from cdc_outbox.relay.relay_errors import RelayError, SlotInUseError, SlotNotFoundError
@@ -56,24 +57,15 @@ def require_fast_client() -> None:
         )
 
 
-class ServerIdentity(NamedTuple):
-    """Which server answers.
-
-    Args:
-        system: Its cluster's identifier, which a copy of its files has too.
-        timeline: One more after each promotion.
-    """
-
-    system: str
-    timeline: int
-
-
 class ReplicationConnection:
     """A connection that reads one slot.
 
     Args:
         dsn: Of the database that the slot belongs to.
         name: What ``pg_stat_replication`` calls the relay.
+
+    Attributes:
+        branches: Where each of the server's earlier timelines ended, once :meth:`identify` was called.
 
     Raises:
         ConfigError: The DSN cannot be read.
@@ -86,6 +78,7 @@ class ReplicationConnection:
         self._pgconn = self._connection.pgconn
         self._selector = DefaultSelector()
         self._is_flushed = True
+        self.branches: Mapping[int, Lsn] = {}
         try:
             self._check_settings()
         except BaseException:
@@ -102,10 +95,13 @@ class ReplicationConnection:
                     hint="Connect the relay to PostgreSQL itself: a pooler may drop the settings of a connection.",
                 )
 
-    def identify(self) -> ServerIdentity:
-        """Return which server this is."""
+    def identify(self) -> LogIdentity:
+        """Return which log the server writes."""
         system, timeline, *_ = self._row("IDENTIFY_SYSTEM")
-        return ServerIdentity(system, int(timeline))
+        history = self._row(f"TIMELINE_HISTORY {timeline}")[1] if int(timeline) > 1 else ""
+        lines = [line.split() for line in history.splitlines() if line.strip() and not line.startswith("#")]
+        self.branches = {int(earlier): Lsn.parse(end) for earlier, end, *_ in lines}
+        return LogIdentity(system, int(timeline))
 
     def start(self, slot: str, publication: str) -> None:
         """Begin to read where the slot was confirmed; the relay sends no position, which could skip events.
@@ -199,7 +195,7 @@ class ReplicationConnection:
 
     def _row(self, command: str) -> list[str]:
         result = self._execute(command, pq.ExecStatus.TUPLES_OK)
-        return [(result.get_value(0, column) or b"").decode() for column in range(result.nfields)]
+        return [(result.get_value(0, column) or b"").decode(errors="replace") for column in range(result.nfields)]
 
     def _execute(self, command: str, wanted: pq.ExecStatus) -> pq.abc.PGresult:
         with translated():

@@ -1,7 +1,7 @@
 """Events from PostgreSQL's write-ahead log, through a replication slot."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from time import monotonic
@@ -10,24 +10,27 @@ from typing import Protocol
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import KEEPALIVE, read_keepalive
+from cdc_outbox.databases.publishers import LogIdentity, Publisher
 from cdc_outbox.errors import DatabaseError
 from cdc_outbox.relay.outstanding import Outstanding
+from cdc_outbox.relay.ownership import require_log, require_position, require_publisher, taken_over
 from cdc_outbox.relay.relay_errors import (
+    NotThePublisherError,
     PublicationNotFoundError,
-    ServerChangedError,
     SlotLostError,
-    SlotMovedError,
     SlotNotFoundError,
 )
 from cdc_outbox.relay.transactions import Routes, Transactions
 from cdc_outbox.relay.unit import Unit
 
 TELL_SECONDS = 1.0
-"""Between two status updates that confirm something: a crash repeats what was delivered in this time."""
+"""Between two confirmations of delivered events: a crash repeats what was delivered in this time."""
+IDLE_SECONDS = 60.0
+"""Between two that confirm the log of others: the row that is written before each is itself log, for ever."""
 QUIET_SECONDS = 5.0
-"""Between two that confirm nothing new: a third of the 15 s after which the server gives the connection up."""
+"""Between two status updates, also with nothing to confirm: after three times this the server gives the relay up."""
 LOOK_SECONDS = 5.0
-"""Between two looks at slot and publication, of whose loss the stream does not always tell."""
+"""Between two looks at publisher, slot and publication, of whose loss the stream does not always tell."""
 END_SECONDS = 5.0
 """How long the end of a stream may take."""
 _MOST_FRAMES = 4_096
@@ -38,7 +41,13 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicationStream(Protocol):
-    """A connection that reads a slot; errors are those of :mod:`cdc_outbox.relay.replication`."""
+    """A connection that reads a slot; errors are those of :mod:`cdc_outbox.relay.replication`.
+
+    Attributes:
+        branches: Where each of the server's earlier timelines ended.
+    """
+
+    branches: Mapping[int, Lsn]
 
     def receive(self) -> bytes | None:
         """Return the next frame that has arrived, ``None`` if none has."""
@@ -58,16 +67,16 @@ class ReplicationStream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """What an ordinary connection tells about server, slot and publication.
+    """What an ordinary connection tells about server, publisher, slot and publication.
 
     Args:
-        system: The system identifier.
+        publisher: ``None`` if none was ever written.
         slot: ``None`` if it does not exist.
         publishes: Whether the publication exists and publishes the outbox's inserted rows.
     """
 
-    system: str
-    is_standby: bool
+    log: LogIdentity
+    publisher: Publisher | None
     slot: SlotFacts | None
     publishes: bool
 
@@ -76,7 +85,13 @@ class ReplicationServer(Protocol):
     """The server, as the source reaches it."""
 
     def look(self) -> StreamFacts:
-        """Return server, slot and publication as they are now; a broken connection is opened again."""
+        """Return server, publisher, slot and publication as they are now."""
+
+    def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
+        """Write that this relay publishes, and return its epoch; ``None`` if another one did since the last look."""
+
+    def confirm(self, epoch: int, position: Lsn) -> bool:
+        """Write what is about to be confirmed, and return whether the epoch is still the publisher's."""
 
     def start(self) -> ReplicationStream:
         """Connect and read the slot from where it was confirmed."""
@@ -88,7 +103,9 @@ class ReplicationServer(Protocol):
 class WalSource:
     """Reads a slot, and confirms what is delivered.
 
-    The slot is the only memory: reading starts where it was confirmed, and no event is compared with a position.
+    The slot is the only memory: reading starts where it was confirmed, and no event is compared with a position. Who
+    may read it is written beside the outbox, and so is each position before the slot confirms it: a slot that is
+    further was moved by others.
 
     Args:
         server: Where the slot is.
@@ -116,21 +133,22 @@ class WalSource:
         self.lag_bytes: int | None = None
         self.warning = ""
         self._stream: ReplicationStream | None = None
-        self._system = ""
         self._told = 0
-        self._told_at = self._looked_at = 0.0
+        self._told_at = self._looked_at = self._confirmed_at = 0.0
         self._reset()
 
     def _reset(self) -> None:
         """Forget what was read: the server sends it again, and reports of its units confirm nothing any more."""
         self._transactions = Transactions(self._routes)
         self._outstanding: Outstanding[int] = Outstanding()
-        self._wants_reply = False
+        self._wants_reply = self._has_events = False
+        self._epoch: int | None = None
 
     def open(self) -> None:
         """Start to read.
 
         Raises:
+            NotThePublisherError: Another publisher publishes the outbox; its slot was not touched.
             SlotInUseError: Another connection reads the slot.
             RelayError: Server, slot or publication are not what they were; nothing was read.
             DatabaseError: The server cannot be reached, or refuses the role.
@@ -138,34 +156,33 @@ class WalSource:
         self._reset()
         self._look()
         self._stream = self._server.start()
-        self._told_at = self._clock()
-        if not self._told:  # only now does nothing else move the slot
-            slot = self._look()
-            self._told = slot.confirmed.value if slot.confirmed else 0
-        logger.info("reading slot %s from %s", self._slot, Lsn(self._told))
+        self._told_at = self._confirmed_at = self._clock()
+        publisher, slot = self._look()  # only now does nothing else move the slot
+        found = slot.confirmed or Lsn(0)
+        # Not before it reads the slot: relays that wait for it would take the epoch from each other.
+        self._epoch = self._server.claim(publisher, max(found, publisher.confirmed or found))
+        if self._epoch is None:
+            raise taken_over(None)
+        self._told = found.value
+        logger.info("reading slot %s from %s in epoch %d", self._slot, found, self._epoch)
 
-    def _look(self) -> SlotFacts:
+    def _look(self) -> tuple[Publisher, SlotFacts]:
         facts = self._server.look()
         self._looked_at = self._clock()
-        if facts.is_standby:
-            raise ServerChangedError("the server is a standby", expected="a primary", found="a standby")
-        if self._system and facts.system != self._system:
-            raise ServerChangedError(
-                f"the server's system identifier is {facts.system}, and was {self._system}",
-                expected=self._system,
-                found=facts.system,
-            )
-        self._system = facts.system
+        publisher = require_publisher(facts.publisher, self._slot, epoch=self._epoch)
+        require_log(publisher, facts.log)
         slot = self._checked(facts.slot)
         self.lag_bytes = slot.unconfirmed_bytes
         self.warning = _UNRESERVED if slot.wal_status == "unreserved" else ""
+        branches = self._stream.branches if self._stream else None
+        require_position(publisher, facts.log, slot.name, slot.confirmed or Lsn(0), branches)
         if not facts.publishes:
             raise PublicationNotFoundError(
                 f"the publication {self._publication} does not exist, or does not publish what is inserted into the "
                 "outbox",
                 publication=self._publication,
             )
-        return slot
+        return publisher, slot
 
     def _checked(self, slot: SlotFacts | None) -> SlotFacts:
         name = self._slot
@@ -174,16 +191,6 @@ class WalSource:
         if slot.wal_status == "lost" or slot.invalidation:
             reason = slot.invalidation or "the server removed WAL that it needs"
             raise SlotLostError(f"the slot {name} is lost: {reason}", slot=name)
-        found = slot.confirmed or Lsn(0)
-        # A slot may be behind: a server that crashes forgets the last confirmations. Nothing but others move it ahead.
-        if self._told and found.value > self._told:
-            expected = Lsn(self._told)
-            raise SlotMovedError(
-                f"the slot {name} is at {found}, and was confirmed up to {expected}",
-                slot=name,
-                expected=expected,
-                found=found,
-            )
         return slot
 
     def read(self, seconds: float) -> Unit[int] | None:
@@ -194,6 +201,7 @@ class WalSource:
             unit = self._take()
         if unit is not None:
             self._outstanding.push(unit)
+            self._has_events = self._has_events or bool(unit.events)
         return unit
 
     def _take(self) -> Unit[int] | None:
@@ -219,16 +227,24 @@ class WalSource:
             CdcOutboxError: What a unit failed with, or what the look found.
         """
         confirmable = self._outstanding.settle() or 0
-        pause = TELL_SECONDS if confirmable > self._told else QUIET_SECONDS
-        if self._wants_reply or now - self._told_at >= pause:
-            self._tell(confirmable, now)
+        pause = TELL_SECONDS if self._has_events else IDLE_SECONDS
+        if confirmable > self._told and (self._wants_reply or now - self._confirmed_at >= pause):
+            self._confirm(confirmable)
+            self._confirmed_at, self._has_events = now, len(self._outstanding) > 0
+            self._tell(now)
+        elif self._wants_reply or now - self._told_at >= QUIET_SECONDS:
+            self._tell(now)
         if now - self._looked_at >= LOOK_SECONDS:
             self._look()
         return len(self._outstanding) > 0
 
-    def _tell(self, confirmable: int, now: float) -> None:
-        # Noted first: the server may get an update whose sending fails.
-        self._told = max(self._told, confirmable)
+    def _confirm(self, position: int) -> None:
+        """Write the position down; from then on status updates confirm it."""
+        if self._epoch is None or not self._server.confirm(self._epoch, Lsn(position)):
+            raise taken_over(None)
+        self._told = position
+
+    def _tell(self, now: float) -> None:
         self._told_at, self._wants_reply = now, False
         self._opened.tell(self._told)
 
@@ -249,11 +265,14 @@ class WalSource:
             self._outstanding.settle()
         except Exception:
             logger.debug("events were not delivered", exc_info=True)
-        self._told = max(self._told, self._outstanding.confirmable or 0)
-        # A connection that broke ends the relay's attempt already; its error must not hide another one.
-        with suppress(DatabaseError):
-            if self._told:
+        confirmable = self._outstanding.confirmable or 0
+        # What ended the relay's attempt must not be hidden by an error that follows from it.
+        with suppress(DatabaseError, NotThePublisherError):
+            if confirmable > self._told:
+                self._confirm(confirmable)
+            if self._epoch is not None:
                 stream.tell(self._told)
+        with suppress(DatabaseError):
             stream.end(END_SECONDS)
 
     @property

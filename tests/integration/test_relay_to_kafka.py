@@ -19,7 +19,7 @@ from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.profiles import PROFILES, payload_of
-from tests.support.relay_process import PREFIX, make_relay, make_server, prepare_relay, relay_process
+from tests.support.relay_process import PREFIX, let_relay_publish, make_relay, make_server, prepare_relay, relay_process
 from tests.support.rig import Connection, eventually, one
 
 MODES = {
@@ -59,6 +59,7 @@ class RelayThread:
 
 @contextmanager
 def relay_thread(pipeline: Pipeline) -> Iterator[RelayThread]:
+    let_relay_publish(pipeline)
     started = RelayThread(make_relay(pipeline.spec, pipeline.dsn, pipeline.stack.broker.bootstrap_servers))
     started.thread.start()
     try:

@@ -13,11 +13,16 @@ import psycopg
 import pytest
 
 from cdc_outbox.backoff import Backoff
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.publishers import Publisher, PublisherKind
+from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import (
+    NotThePublisherError,
     PublicationNotFoundError,
     RelayError,
     SlotInUseError,
@@ -28,10 +33,14 @@ from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import make_postgres
+from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.rig import Connection, eventually, one, open_folder
 
 INSERT = "insert into outbox select gen_random_uuid(), 'order', '1', 'Placed', int8send(n), now() "
+
+
+TABLE = OutboxTable(name="outbox")
 
 
 def free_port() -> int:
@@ -74,9 +83,24 @@ class Outbox:
             query = "select confirmed_flush_lsn >= %s::pg_lsn from pg_replication_slots where slot_name = %s"
             return bool(one(connection, query, lsn, self.name))
 
+    def declare(self, kind: PublisherKind = PublisherKind.WAL_RELAY) -> Publisher:
+        with self.connect() as connection:
+            return declare(connection, TABLE, kind, self.name)
+
+    def publisher(self) -> Publisher:
+        with self.connect() as connection:
+            found = publishers_of(connection, TABLE).find()
+        assert found is not None
+        return found
+
+    def slot(self) -> SlotFacts:
+        with self.connect() as connection:
+            found = read_slots(connection, Psycopg()).find(self.name)
+        assert found is not None
+        return found
+
     def source(self, dsn: str = "") -> WalSource:
-        table = OutboxTable(name="outbox")
-        server = PostgresqlServer(dsn or self.dsn, table, slot=self.name, publication=self.name, name=self.name)
+        server = PostgresqlServer(dsn or self.dsn, TABLE, slot=self.name, publication=self.name, name=self.name)
         return WalSource(server, NamedRoutes(), slot=self.name, publication=self.name)
 
 
@@ -84,6 +108,8 @@ class Outbox:
 def outbox(postgres: Postgres) -> Iterator[Outbox]:
     name = f"r{uuid4().hex[:10]}"
     made = Outbox(name, postgres.create_database(name))
+    with made.connect() as connection:
+        create_publishers(connection, TABLE)
     made.execute(
         "create table outbox (id uuid, aggregatetype text, aggregateid text, type text, payload bytea, "
         "created_at timestamp)",
@@ -92,6 +118,7 @@ def outbox(postgres: Postgres) -> Iterator[Outbox]:
         f"create publication {name} for table outbox with (publish = 'insert')",
         f"select pg_create_logical_replication_slot('{name}', 'pgoutput')",
     )
+    made.declare()
     yield made
     with made.connect() as connection:
         drop = "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = %s and not active"
@@ -161,7 +188,10 @@ def test_committed_events_are_delivered_in_order_and_none_again(outbox: Outbox, 
     assert again.numbers() == [1, 2, 3, 4, 5]
 
 
-def test_an_idle_relay_confirms_the_log_of_others(outbox: Outbox, topic: MemoryTopic) -> None:
+def test_an_idle_relay_confirms_the_log_of_others(
+    outbox: Outbox, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.IDLE_SECONDS", 0.5)
     with running(outbox, topic):
         outbox.execute("create table busy as select from generate_series(1, 1000)")
         with outbox.connect() as connection:
@@ -273,17 +303,91 @@ def test_a_dropped_slot_is_named(outbox: Outbox, topic: MemoryTopic) -> None:
         relay.failed(SlotNotFoundError)
 
 
-def test_a_slot_that_was_created_again_is_named_and_not_read(outbox: Outbox) -> None:
-    source = outbox.source()
-    source.open()
-    source.close()
-    outbox.execute(f"select pg_drop_replication_slot('{outbox.name}')")
-    outbox.insert(1, 1)
-    outbox.execute(f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput')")
-    with closing(source), pytest.raises(SlotMovedError):
+def recreate_slot(outbox: Outbox) -> None:
+    outbox.execute(
+        f"select pg_drop_replication_slot('{outbox.name}')",
+        f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput')",
+    )
+
+
+def test_a_slot_that_was_created_again_while_no_relay_ran_is_named_and_not_read(
+    outbox: Outbox, topic: MemoryTopic
+) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+    outbox.insert(2, 2)
+    recreate_slot(outbox)
+    before = outbox.publisher()
+    with closing(outbox.source()) as source, pytest.raises(SlotMovedError):
         source.open()
+    assert outbox.publisher() == before
+    assert not outbox.slot().active
+
+
+def test_a_slot_that_others_advanced_while_no_relay_ran_is_not_read(outbox: Outbox) -> None:
+    outbox.insert(1, 1)
+    outbox.execute(f"select pg_replication_slot_advance('{outbox.name}', pg_current_wal_lsn())")
+    with closing(outbox.source()) as source, pytest.raises(SlotMovedError):
+        source.open()
+
+
+def test_a_relay_reads_no_slot_of_debezium(outbox: Outbox) -> None:
+    outbox.declare(PublisherKind.DEBEZIUM)
+    before = outbox.publisher()
+    with closing(outbox.source()) as source, pytest.raises(NotThePublisherError, match="published by debezium"):
+        source.open()
+    assert outbox.publisher() == before
+
+
+def test_a_relay_that_another_publisher_relieved_confirms_nothing_more(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        outbox.declare(PublisherKind.DEBEZIUM)
+        confirmed = outbox.slot().confirmed
+        outbox.insert(2, 2)
+        relay.failed(NotThePublisherError)
+    assert outbox.slot().confirmed == confirmed
+
+
+def test_each_take_over_is_an_epoch_of_its_own(outbox: Outbox) -> None:
+    first = outbox.publisher()
+    with closing(outbox.source()) as source:
+        source.open()
+        with closing(outbox.source()) as waiting, pytest.raises(SlotInUseError):
+            waiting.open()
+        taken = outbox.publisher()
+    assert taken.epoch == first.epoch + 1
+    assert taken.instance != first.instance
+
+
+def test_a_promoted_server_is_read_and_a_slot_that_was_created_since_is_not(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic
+) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+    promote(postgres, outbox)
+    before = outbox.publisher()
+    with running(outbox, topic) as relay:
+        outbox.insert(2, 2)
+        relay.delivered(2)
+    assert outbox.publisher().log.timeline == (before.log.timeline or 0) + 1
+    promote(postgres, outbox)
+    recreate_slot(outbox)
+    with closing(outbox.source()) as source, pytest.raises(SlotMovedError, match="confirmed up to"):
+        source.open()
+
+
+def promote(postgres: Postgres, outbox: Outbox) -> None:
+    """Let the server begin another timeline, as a standby does that takes over."""
     with outbox.connect() as connection:
-        assert one(connection, "select not active from pg_replication_slots where slot_name = %s", outbox.name)
+        folder = Path(one(connection, "show data_directory"))
+    postgres.stop()
+    (folder / "standby.signal").touch()
+    postgres.start()
+    outbox.execute("select pg_promote()")
 
 
 @pytest.mark.parametrize(

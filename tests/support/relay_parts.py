@@ -1,6 +1,6 @@
 """In-memory parts of a relay: a server with one slot, routes, and a sink with room for a few messages."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
+from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
 from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError, SlotInUseError
@@ -36,12 +37,13 @@ class MemoryServer:
     """A log of transactions, and a slot."""
 
     def __init__(self) -> None:
-        self.facts = StreamFacts(system="7", is_standby=False, slot=slot_at(1), publishes=True)
+        self.facts = StreamFacts(log=LOG, publisher=publisher(), slot=slot_at(1), publishes=True)
         self.log: list[tuple[int, list[bytes]]] = []
         self.keepalives = True
         self.streams: list[MemoryStream] = []
         self.is_read = False
         self.told: list[int] = []
+        self.noted: list[int] = []
         self.fails = Failures()
 
     def write(self, *values: bytes) -> None:
@@ -60,6 +62,22 @@ class MemoryServer:
         self.fails.maybe(DatabaseUnavailableError("look"))
         return self.facts
 
+    def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
+        self.fails.maybe(DatabaseUnavailableError("claim"))
+        if publisher != self.facts.publisher:
+            return None
+        claimed = replace(publisher, epoch=publisher.epoch + 1, confirmed=confirmed, log=self.facts.log)
+        self.facts = replace(self.facts, publisher=claimed)
+        return claimed.epoch
+
+    def confirm(self, epoch: int, position: Lsn) -> bool:
+        self.fails.maybe(DatabaseUnavailableError("confirm"))
+        if self.facts.publisher is None or self.facts.publisher.epoch != epoch:
+            return False
+        self.noted.append(position.value)
+        self.facts = replace(self.facts, publisher=replace(self.facts.publisher, confirmed=position))
+        return True
+
     def start(self) -> "MemoryStream":
         if self.is_read:
             raise SlotInUseError("the slot is active", slot="slot")
@@ -70,6 +88,22 @@ class MemoryServer:
 
     def close(self) -> None:
         pass
+
+
+LOG = LogIdentity("7", 3)
+
+
+def publisher(**options: Any) -> Publisher:
+    """Return the publisher of a relay that has confirmed nothing yet."""
+    given: dict[str, Any] = {
+        "kind": PublisherKind.WAL_RELAY,
+        "slot": "slot",
+        "epoch": 1,
+        "confirmed": Lsn(1),
+        "log": LOG,
+        "instance": None,
+    }
+    return Publisher(**(given | options))
 
 
 def slot_at(position: int, **options: Any) -> SlotFacts:
@@ -87,6 +121,8 @@ def slot_at(position: int, **options: Any) -> SlotFacts:
 
 class MemoryStream:
     """Sends what the slot has not confirmed, with keepalives between and within transactions."""
+
+    branches: Mapping[int, Lsn] = {2: Lsn(50)}
 
     def __init__(self, server: MemoryServer) -> None:
         self._server, self._sent, self._frames = server, server.confirmed, list[bytes]()
@@ -114,6 +150,10 @@ class MemoryStream:
         self._server.fails.maybe(DatabaseUnavailableError("tell"))
         assert confirmed >= self._server.confirmed
         assert self._server.facts.slot is not None
+        row = self._server.facts.publisher
+        assert row is not None
+        assert row.confirmed is not None
+        assert row.confirmed.value >= confirmed
         self._server.told.append(confirmed)
         slot = replace(self._server.facts.slot, confirmed=Lsn(confirmed))
         self._server.facts = replace(self._server.facts, slot=slot)

@@ -12,6 +12,7 @@ from typing import Any
 
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.contract.topics import Topic, raw_topic_name
+from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.debezium.event_router.compiled import RouteCompiler
 from cdc_outbox.debezium.render import render
 from cdc_outbox.kafka.admin import Topics
@@ -22,6 +23,7 @@ from cdc_outbox.relay.sinks.kafka import KafkaSink
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.pipeline import Pipeline
+from tests.support.publishers import declare, publishers_of
 from tests.support.rig import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -78,9 +80,19 @@ def prepare_relay(pipeline: Pipeline, limits: Mapping[str, int]) -> None:
         eventually(lambda topic=topic: topic in broker.topics() and broker.ends(topic), f"the topic {topic}")  # type: ignore[misc]
 
 
+def let_relay_publish(pipeline: Pipeline) -> None:
+    """Write down that the relay publishes, though the connector may do so too, into other topics."""
+    slot, table = relay_slot(pipeline.spec), pipeline.spec.outbox
+    with pipeline.connect() as connection:
+        publisher = publishers_of(connection, table).find()
+        if publisher is None or publisher.slot != slot:
+            declare(connection, table, PublisherKind.WAL_RELAY, slot)
+
+
 @contextmanager
 def relay_process(pipeline: Pipeline, text: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a relay of a spec's text in a process; at the end it is stopped, if it runs still."""
+    let_relay_publish(pipeline)
     given: dict[str, Any] = {
         "text": text,
         "dsn": pipeline.dsn,

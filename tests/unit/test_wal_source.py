@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import keepalive_frame
+from cdc_outbox.databases.publishers import LogIdentity, PublisherKind
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.relay.relay_errors import (
+    NotThePublisherError,
     PublicationNotFoundError,
     ServerChangedError,
     SlotInUseError,
@@ -15,8 +18,8 @@ from cdc_outbox.relay.relay_errors import (
     SlotNotFoundError,
 )
 from cdc_outbox.relay.unit import Unit
-from cdc_outbox.relay.wal_source import LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
-from tests.support.relay_parts import MemoryServer, NamedRoutes, slot_at
+from cdc_outbox.relay.wal_source import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
+from tests.support.relay_parts import LOG, MemoryServer, NamedRoutes, publisher, slot_at
 
 
 @pytest.fixture
@@ -120,8 +123,10 @@ CHANGES = [
     (lambda facts: with_slot(facts, wal_status="lost"), SlotLostError),
     (lambda facts: with_slot(facts, invalidation="idle_timeout"), SlotLostError),
     (lambda facts: replace(facts, publishes=False), PublicationNotFoundError),
-    (lambda facts: replace(facts, is_standby=True), ServerChangedError),
-    (lambda facts: replace(facts, system="8"), ServerChangedError),
+    (lambda facts: replace(facts, log=LogIdentity("7", None)), ServerChangedError),
+    (lambda facts: replace(facts, log=LogIdentity("8", 3)), ServerChangedError),
+    (lambda facts: replace(facts, publisher=None), NotThePublisherError),
+    (lambda facts: replace(facts, publisher=publisher(kind=PublisherKind.DEBEZIUM)), NotThePublisherError),
     (lambda facts: replace(facts, slot=slot_at(101)), SlotMovedError),
 ]
 
@@ -166,3 +171,87 @@ def test_a_slot_in_use_may_be_free_later(server: MemoryServer, source: WalSource
         source.open()
     assert caught.value.retryable
     source.close()
+
+
+def test_a_position_is_written_down_before_the_slot_confirms_it(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    source.settle(2)
+    assert (server.noted, server.confirmed) == ([100], 100)
+
+
+def test_the_log_of_others_is_confirmed_once_a_minute(server: MemoryServer, source: WalSource) -> None:
+    source.open()
+    for second in range(1, int(3 * IDLE_SECONDS) + 1):
+        server.streams[0]._frames = [keepalive_frame(second + 10)]
+        read(source)
+        source.settle(second)
+    assert server.noted == [70, 130, 190]
+
+
+def test_a_relay_takes_the_next_epoch_once_it_reads_the_slot(server: MemoryServer, source: WalSource) -> None:
+    server.is_read = True
+    with pytest.raises(SlotInUseError):
+        source.open()
+    assert server.facts.publisher == publisher()
+    server.is_read = False
+    source.open()
+    assert server.facts.publisher == publisher(epoch=2)
+
+
+def test_units_of_an_old_epoch_are_not_confirmed(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    server.facts = replace(server.facts, publisher=publisher(epoch=3))
+    with pytest.raises(NotThePublisherError):
+        source.settle(2)
+    source.close()
+    assert server.noted == []
+    assert server.confirmed == 1
+
+
+def test_whom_another_relay_precedes_reads_nothing(server: MemoryServer, source: WalSource) -> None:
+    look = server.look
+
+    def look_late() -> StreamFacts:
+        facts = look()
+        assert facts.publisher is not None
+        server.facts = replace(facts, publisher=replace(facts.publisher, epoch=facts.publisher.epoch + 1))
+        return facts
+
+    server.look = look_late  # type: ignore[method-assign]
+    with pytest.raises(NotThePublisherError):
+        source.open()
+    source.close()
+    assert not server.is_read
+
+
+def test_a_slot_that_was_read_by_others_between_two_starts_is_not_read(server: MemoryServer, source: WalSource) -> None:
+    server.facts = replace(server.facts, slot=slot_at(2))
+    with pytest.raises(SlotMovedError) as caught:
+        source.open()
+    assert (caught.value.expected, caught.value.found) == (Lsn(1), Lsn(2))
+    assert server.streams == []
+
+
+@pytest.mark.parametrize(("position", "is_read"), [(2, True), (50, True), (51, False)])
+def test_after_a_promotion_the_slot_is_compared_with_the_end_of_its_timeline(
+    server: MemoryServer, source: WalSource, position: int, *, is_read: bool
+) -> None:
+    server.facts = replace(server.facts, publisher=publisher(log=LogIdentity("7", 2)), slot=slot_at(position))
+    if is_read:
+        source.open()
+        assert server.facts.publisher == publisher(epoch=2, confirmed=Lsn(position), log=LOG)
+    else:
+        with pytest.raises(SlotMovedError):
+            source.open()
+
+
+def test_a_server_of_another_history_is_not_read(server: MemoryServer, source: WalSource) -> None:
+    server.facts = replace(server.facts, publisher=publisher(log=LogIdentity("7", 4)))
+    with pytest.raises(ServerChangedError):
+        source.open()
+    source.close()
+    assert server.told == []

@@ -1,6 +1,3 @@
--- name: server
-select cast((pg_control_system()).system_identifier as text), pg_is_in_recovery();
-
 -- name: types
 -- Of columns as the stream describes them; a domain is what lies below it. A type that was dropped has no row.
 with recursive typed (number, type) as (

@@ -1,0 +1,31 @@
+-- name: server
+-- The timeline as it is right after a promotion; pg_control_checkpoint() has it only after a checkpoint.
+select
+    cast((pg_control_system()).system_identifier as text),
+    case when pg_is_in_recovery() then null else
+        cast(cast('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) as bit(32)) as integer)
+    end;
+
+-- name: find
+select publisher, slot, epoch, cast(confirmed as text), system, timeline, instance from "{publishers}";
+
+-- name: declare
+-- Changes nothing if another publisher was declared since the row was read.
+insert into "{publishers}" as known (publisher, slot, epoch, confirmed, system, timeline, instance, seen_at)
+values (
+    :publisher, :slot, cast(:epoch as bigint) + 1, cast(:confirmed as pg_lsn), :system, :timeline, :instance,
+    clock_timestamp()
+)
+on conflict (single) do update
+set publisher = excluded.publisher, slot = excluded.slot, epoch = excluded.epoch, confirmed = excluded.confirmed,
+    system = excluded.system, timeline = excluded.timeline, instance = excluded.instance, seen_at = excluded.seen_at
+where known.epoch = cast(:epoch as bigint)
+returning epoch;
+
+-- name: confirm
+update "{publishers}" set confirmed = cast(:confirmed as pg_lsn), seen_at = clock_timestamp()
+where epoch = :epoch
+returning epoch;
+
+-- name: forget
+delete from "{publishers}" where epoch = :epoch;

@@ -1,0 +1,89 @@
+"""Whether this relay may publish: the publisher that the database names, compared with slot and server. Pure."""
+
+from collections.abc import Mapping
+
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
+from cdc_outbox.relay.relay_errors import NotThePublisherError, ServerChangedError, SlotMovedError
+
+
+def require_publisher(publisher: Publisher | None, slot: str, *, epoch: int | None = None) -> Publisher:
+    """Return the publisher if it is a relay that reads this slot.
+
+    Args:
+        epoch: That of this relay, once it has one.
+
+    Raises:
+        NotThePublisherError: It is another publisher, or none is written down.
+    """
+    if publisher is None:
+        raise NotThePublisherError(f"the database does not say who publishes the outbox through the slot {slot}")
+    if publisher.kind is not PublisherKind.WAL_RELAY:
+        raise NotThePublisherError(f"the outbox is published by {publisher.kind}, not by a relay")
+    if publisher.slot != slot:
+        raise NotThePublisherError(f"the outbox is published through the slot {publisher.slot}, not through {slot}")
+    if epoch is not None and publisher.epoch != epoch:
+        raise taken_over(publisher)
+    return publisher
+
+
+def taken_over(publisher: Publisher | None) -> NotThePublisherError:
+    """Return the error of a relay whose epoch is over."""
+    instance = f" ({publisher.instance})" if publisher is not None and publisher.instance else ""
+    return NotThePublisherError(
+        f"another publisher{instance} has taken over", hint="Start this relay again if it is to wait for the other one."
+    )
+
+
+def require_log(publisher: Publisher, log: LogIdentity) -> None:
+    """Check that the server writes the log that was read before, on the same timeline or a later one.
+
+    Raises:
+        ServerChangedError: It is a standby, or another server.
+    """
+    if log.timeline is None:
+        raise ServerChangedError("the server is a standby", expected="a primary", found="a standby")
+    if log.system != publisher.log.system:
+        raise ServerChangedError(
+            f"the server's system identifier is {log.system}, and was {publisher.log.system}",
+            expected=publisher.log.system,
+            found=log.system,
+        )
+
+
+def require_position(
+    publisher: Publisher, log: LogIdentity, name: str, found: Lsn, branches: Mapping[int, Lsn] | None
+) -> None:
+    """Check that nobody but relays moved the slot ahead.
+
+    A slot may be behind: a server that crashes forgets the last confirmations. On a server that was promoted, it may be
+    ahead of what its copy of the row says, but not of where its timeline left the one that was read before.
+
+    Args:
+        name: The slot's.
+        found: Where it was confirmed.
+        branches: Where the server's earlier timelines ended; ``None`` while that is not known.
+
+    Raises:
+        SlotMovedError: The slot is further: it was advanced, read by others, or created again.
+        ServerChangedError: The server's log does not continue the one that was read before.
+    """
+    limit = publisher.confirmed
+    if log.timeline != publisher.log.timeline:
+        if branches is None:
+            return
+        before = publisher.log.timeline or 0
+        limit = branches.get(before)
+        if limit is None:
+            raise ServerChangedError(
+                f"the server's timeline {log.timeline} does not continue {before}",
+                expected=f"timeline {before}",
+                found=f"timeline {log.timeline}",
+            )
+    if limit is not None and found > limit:
+        raise SlotMovedError(
+            f"the slot {name} is at {found}, and relays confirmed up to {limit}",
+            slot=name,
+            expected=limit,
+            found=found,
+        )
