@@ -11,6 +11,7 @@ from cdc_outbox.cli.database import connected
 from cdc_outbox.connect import positions
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.positions import Positions
+from cdc_outbox.connect.publishing import publishers_of, refuse_while_relayed
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.explanations import explained
@@ -110,6 +111,10 @@ class Looks:
             found += [] if history is None else history.look(runs=runs)
         return found
 
+    def refuse_relayed(self, name: str) -> None:
+        """Refuse to let a connector publish what a relay publishes, as :func:`refuse_relayed` does."""
+        refuse_relayed(self._client, name, self._databases)
+
     def _history_of(self, config: Mapping[str, str], settings: Mapping[str, Any], dsn: str | None) -> History | None:
         """Return the history of the heartbeats that a connector writes now: a deployment may change which."""
         beating = Beating.of(config)
@@ -118,6 +123,21 @@ class Looks:
         if beating not in self._histories:
             self._histories[beating] = _history(beating, settings, dsn)
         return self._histories[beating]
+
+
+def refuse_relayed(client: ConnectClient, name: str, databases: Databases | None) -> None:
+    """Refuse to let a connector publish what a relay publishes; without a DSN that is not known.
+
+    Raises:
+        ConnectorInvalidError: A relay publishes the outbox.
+        CdcOutboxError: Connect or the database does not answer.
+    """
+    dsn, config = None if databases is None else databases.find(name), client.find_config(name) or {}
+    if dsn is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
+        return
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        for publishers in publishers_of(connection, driver, config):
+            refuse_while_relayed(name, publishers.find())
 
 
 def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Positions:

@@ -12,7 +12,7 @@ from cdc_outbox.cli.arguments import connector_argument, connectors_argument
 from cdc_outbox.cli.connectors import is_spec, names_of, refuse_unknown
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
-from cdc_outbox.cli.heartbeats import find_positions
+from cdc_outbox.cli.heartbeats import find_positions, refuse_relayed
 from cdc_outbox.cli.options import (
     acting,
     connect_url_option,
@@ -101,7 +101,8 @@ def resume(
 
     The command waits until they and all their tasks run. On PostgreSQL, it compares slot and offset first, and refuses
     a connector that would skip events: its next offset would overwrite the evidence of which events were skipped. It
-    also refuses while another process reads the slot: Connect would report a running connector that reads nothing.
+    also refuses while another process reads the slot, because Connect would report a running connector that reads
+    nothing, and while a relay publishes the outbox.
 
     \b
     Example:
@@ -125,6 +126,7 @@ def resume(
         timeout,
         lambda control: control.resume(stable_seconds=stable_seconds, find_positions=find_positions_of),
         "running",
+        refuse=lambda client, name: refuse_relayed(client, name, databases),
         prints_json=prints_json,
     )
 
@@ -132,6 +134,7 @@ def resume(
 @click.command()
 @connectors_argument
 @connect_url_option(required=True)
+@dsns_option(required=False, note="; without it, whether a relay publishes the outbox is not checked")
 @click.option("--failed", is_flag=True, help="Restart only failed connectors and tasks.")
 @timeout_option
 @short_stable_option
@@ -140,6 +143,7 @@ def restart(
     connectors: tuple[str, ...],
     *,
     cluster: Cluster,
+    databases: Databases | None,
     failed: bool,
     timeout: float,
     stable_seconds: float,
@@ -148,7 +152,7 @@ def restart(
     """Restart connectors and their tasks.
 
     The command waits until all of them run. Events sent since the last stored offset are sent again; consumers skip
-    them.
+    them. While a relay publishes the outbox, the command refuses.
 
     \b
     Example:
@@ -158,7 +162,10 @@ def restart(
     def begin_again(control: ConnectorControl) -> None:
         control.restart(only_failed=failed, stable_seconds=stable_seconds)
 
-    _each(connectors, cluster, timeout, begin_again, "running", keeps=False, prints_json=prints_json)
+    def refuse(client: ConnectClient, name: str) -> None:
+        refuse_relayed(client, name, databases)
+
+    _each(connectors, cluster, timeout, begin_again, "running", keeps=False, refuse=refuse, prints_json=prints_json)
 
 
 def _each(
@@ -169,6 +176,7 @@ def _each(
     state: str,
     *,
     keeps: bool = True,
+    refuse: Callable[[ConnectClient, str], None] = lambda _client, _name: None,
     prints_json: bool,
 ) -> None:
     """Apply a command to each connector.
@@ -176,6 +184,7 @@ def _each(
     Args:
         state: The state that is reported of it afterwards.
         keeps: Whether Connect stores the command, so that an operator would undo it.
+        refuse: Called before each, with its name.
     """
     steps = Steps(sys.stderr)
     client = ConnectClient(cluster, waits=steps.wait)
@@ -189,6 +198,7 @@ def _each(
             rows += [{"name": name, "state": PipelineState.NOT_TRIED, "slot": None, "error": None} for name in names]
             for row in rows:
                 name, row["state"] = row["name"], PipelineState.FAILED
+                refuse(client, name)
                 tell(ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text)))
                 row |= {"state": state, "slot": None if state == "running" else _slot(name, client)}
                 keeping = f"; the slot {row['slot']} keeps WAL on the database's disk until it is resumed"

@@ -15,6 +15,7 @@ from cdc_outbox.cli.connectors import one_name_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.groups import Group
+from cdc_outbox.cli.heartbeats import refuse_relayed
 from cdc_outbox.cli.options import (
     FC,
     acting,
@@ -30,6 +31,7 @@ from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import ConnectorControl
+from cdc_outbox.connect.publishing import find_relayed
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.debezium.config import kind_of, slot_of
@@ -55,7 +57,7 @@ def offsets() -> None:
 
     `set` and `reset` stop the connector, wait until its slot is free, and afterwards return the connector to its
     previous state. They print the effect on consumers first. If events would be skipped, they ask for confirmation,
-    unless --yes is given.
+    unless --yes is given. While a relay publishes the outbox, they refuse.
 
     \b
     Examples:
@@ -147,6 +149,7 @@ class _OffsetCommand:
         client = ConnectClient(self.cluster, waits=steps.wait)
         client.refuse_kept()
         name = one_name_of(self.connector, client)
+        refuse_relayed(client, name, self.databases)
         agreed = self.yes or _agree(name, judge(_position_of(name, client, self.databases)))
         timings = replace(self.cluster.timings, timeout_seconds=self.timeout)
         control = ConnectorControl(client, name, timings=timings, report=lambda text: steps.report("wait", text))
@@ -243,7 +246,9 @@ def _position_of(name: str, client: ConnectClient, databases: Databases | None) 
     # The slot first: read later, it may have advanced beyond an offset that was read before.
     with connected(databases.of(name), DatabaseKind.POSTGRESQL) as (connection, driver):
         slot = read_slots(connection, driver).find(slot_of(config))
-    return ConnectorPosition(config=config, offsets=client.find_offsets(name), slot=slot, is_asked=True)
+        relayed = find_relayed(connection, driver, config)
+    offsets = client.find_offsets(name)
+    return ConnectorPosition(config=config, offsets=offsets, slot=slot, is_asked=True, relayed=relayed)
 
 
 def _content(name: str, position: ConnectorPosition) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.restart_policy import RestartAction, RestartOptions, RestartPolicy
 from cdc_outbox.connect.wait import Condition, condition_of, describe, failure, reason_of
-from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorNotFoundError
+from cdc_outbox.errors import CdcOutboxError, ConnectError, ConnectorInvalidError, ConnectorNotFoundError
 from cdc_outbox.redaction import visible
 
 _DEFAULTS = RestartOptions()
@@ -83,7 +83,7 @@ def watch(
     answer, the watch waits.
 
     At the start and once a minute, slot and offset are compared and, with brokers, the heartbeats. Findings are
-    printed; they cause no restart.
+    printed; they cause no restart. With a DSN, a connector whose outbox a relay publishes is not restarted.
 
     A pattern selects the connectors that exist at the start.
 
@@ -170,13 +170,24 @@ class Watching:
         self._look_back(name, status)
         policy = self._policies.setdefault(name, RestartPolicy(self.options))
         match policy.see(condition_of(status), time.monotonic()):
-            case RestartAction.RESTART:
+            case RestartAction.RESTART if self._may_restart(name):
                 self._echo(name, "restart", f"restart {policy.restarts + 1} of {self.options.max_restarts}")
                 self.client.restart(name, only_failed=True)
                 policy.restarted(time.monotonic())
             case RestartAction.GIVE_UP:
                 times = f"{policy.restarts} restart{'s' * (policy.restarts != 1)}"
                 raise failure(f"gave up on {name} after {times}: {describe(status)}", status)
+
+    def _may_restart(self, name: str) -> bool:
+        """Return whether nothing is known of a relay that publishes what the connector did; say it otherwise."""
+        try:
+            self.looks.refuse_relayed(name)
+        except ConnectorInvalidError as error:
+            self._say(name, "relay", f"not restarted: {error}")
+            return False
+        except CdcOutboxError as error:
+            self._say(name, "relay", f"cannot ask who publishes its outbox: {error}")
+        return True
 
     def _look_back(self, name: str, status: ConnectorStatus) -> None:
         """Look at the connector's history, once a minute."""

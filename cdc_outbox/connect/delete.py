@@ -9,6 +9,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deployed_connector import Report, find_connector
 from cdc_outbox.connect.lifecycle import ConnectorControl, adding_hint, delete_and_wait
 from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.publishing import forget_debezium
 from cdc_outbox.connect.spec_checks import refuse
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
@@ -113,6 +114,7 @@ def purge(
         _delete(client, name, timings=timings, report=report)
     with adding_hint(f"The connector {name} and its offsets are deleted; the slot {slot} is left. {again}"):
         _drop_slot(spec, database, timings=timings, report=report)
+    forget_debezium(spec, database.publishers)
     return Leftovers(slot=False, offsets=False)
 
 

@@ -9,6 +9,7 @@ from cdc_outbox.connect.deployed_connector import DeployedConnector, Report
 from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
 from cdc_outbox.connect.plan import Found, Plan, make_plan
 from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.publishing import declare_debezium, refuse_while_relayed
 from cdc_outbox.connect.rollback import Rollback
 from cdc_outbox.connect.spec_checks import another_outbox, refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.timings import Timings
@@ -28,6 +29,7 @@ from cdc_outbox.debezium.slot_plan import (
     stored_offset,
 )
 from cdc_outbox.errors import (
+    CdcOutboxError,
     ConfigError,
     ConnectError,
     ConnectorFailedError,
@@ -108,6 +110,7 @@ class Deployment:
             ConnectorInvalidError: It cannot, with ``findings``.
         """
         refuse_unfit(self._spec)
+        refuse_while_relayed(self._spec.name, self._database.publishers.find())
         facts = self._database.read_facts()
         findings = check_database(self._spec, facts)
         if facts.table is None:
@@ -167,6 +170,7 @@ class Deployment:
             before=found,
             timings=self._options.timings,
         )
+        epoch: int | None = None
         try:
             if found is None:
                 self._foresee(facts)
@@ -174,6 +178,7 @@ class Deployment:
                 self._create(undo)
             plan = self._checked(facts, self._plan(found, self._plan_slot(facts, found)))
             self._report_plan(plan)
+            epoch = declare_debezium(self._spec, self._database.publishers, self._report)
             plan = self._apply(plan, facts, undo)
             self._wait(stable_seconds=0 if plan.is_settled else self._options.stable_seconds)
             if self._canary is not None:
@@ -182,6 +187,8 @@ class Deployment:
             # A refusal leaves everything as it was, also where a failed deployment is not rolled back.
             if self._options.undoes or isinstance(error, ConnectorInvalidError | UnpublishedEventsError):
                 undo.take_back(why="interrupted" if isinstance(error, KeyboardInterrupt) else "")
+                with suppress(CdcOutboxError):
+                    self._database.publishers.forget(epoch)
             raise
         # Not rolled back: another client wants the configuration that runs.
         self._refuse_overwritten(self._config if undo.created or undo.changed or found is None else found.config)
@@ -287,6 +294,7 @@ class Deployment:
             wal_end=wal_end,
             written=self._look_into_slot(facts, slot) if stored is None else facts.written,
             republishing=found is not None and found.is_republishing,
+            relayed=self._database.publishers.find_relayed(self._spec.database.slot),
         )
         plan = plan_slot(self._spec.database.slot, state, self._options.earlier)
         skips = self._options.earlier is EarlierEvents.SKIP and plan.is_empty

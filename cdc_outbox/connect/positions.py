@@ -1,18 +1,17 @@
 """The position of a PostgreSQL connector's slot, and the offset that Connect stored."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from cdc_outbox.connect.client import ConnectClient
+from cdc_outbox.connect.publishing import captured_tables, find_relayed
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, translated_for_operator
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.slots import read_slots
-from cdc_outbox.databases.table import TableName
-from cdc_outbox.debezium.config import listed, slot_of
+from cdc_outbox.debezium.config import slot_of
 from cdc_outbox.debezium.connector_offsets import READS_NOTHING
-from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 
@@ -28,6 +27,7 @@ class Positions:
         log_end: The end of the server's log.
         database: The queried database.
         rows: Rows of the captured tables; counted only without a readable slot and without an offset.
+        relayed: Up to where relays published, ``None`` if none did or the role may not read it.
     """
 
     config: Mapping[str, str] = field(repr=False)
@@ -36,6 +36,7 @@ class Positions:
     log_end: Lsn
     database: str
     rows: int = 0
+    relayed: Lsn | None = None
 
     @property
     def has_loss(self) -> bool:
@@ -59,6 +60,7 @@ class Positions:
             wal_end=self.log_end,
             written=WrittenFacts(self.rows, keeps_rows=READS_MESSAGES not in self.config),
             republishing=owes_rows(self.config),
+            relayed=self.relayed,
         )
         return find_hole(slot_of(self.config), state)
 
@@ -81,21 +83,17 @@ def find_positions(
     slot = read_slots(connection, driver).find(slot_of(config))
     stored = stored_offset(client.find_offsets(config["name"]), topic_prefix=config.get("topic.prefix", ""))
     now = read_slots(connection, driver)
-    found = Positions(config=config, slot=slot, stored=stored, log_end=now.log_end, database=now.database)
+    relayed = find_relayed(connection, driver, config)
+    found = Positions(
+        config=config, slot=slot, stored=stored, log_end=now.log_end, database=now.database, relayed=relayed
+    )
     if stored is None and (slot is None or slot.kept_bytes is None) and _publishes_no_existing_rows(config):
+        catalog = Catalog(connection, driver)
         with translated_for_operator():
-            return replace(found, rows=sum(map(Catalog(connection, driver).count_visible_rows, _tables(config))))
+            return replace(found, rows=sum(map(catalog.count_visible_rows, captured_tables(config))))
     return found
 
 
 def _publishes_no_existing_rows(config: Mapping[str, str]) -> bool:
     """Return whether a connector without an offset publishes no existing rows of its tables."""
     return config.get("snapshot.mode", "initial") in READS_NOTHING
-
-
-def _tables(config: Mapping[str, str]) -> Iterator[TableName]:
-    """Yield the captured tables, as far as the patterns are literal names."""
-    for pattern in listed(config.get("table.include.list", "")):
-        schema, dot, name = (literal(pattern) or "").partition(".")
-        if dot and "." not in name:
-            yield TableName(schema=schema, name=name)

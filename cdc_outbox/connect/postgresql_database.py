@@ -18,6 +18,7 @@ from cdc_outbox.databases.facts import (
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Begin, Insert, LogicalMessage, PgoutputMessage, read_message
+from cdc_outbox.databases.publishers import Publishers
 from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.slots import ReplicationSlots, read_slots
 from cdc_outbox.databases.source import read_source
@@ -44,7 +45,11 @@ _HINTS = {
 
 
 class PostgresqlDatabase:
-    """The pipeline's database, through a connection in autocommit mode whose role may create slots."""
+    """The pipeline's database, through a connection in autocommit mode whose role may create slots.
+
+    Attributes:
+        publishers: Who publishes the outbox.
+    """
 
     def __init__(self, connection: AnyConnection, driver: TransactionDriver, spec: Spec) -> None:
         self._connection = connection
@@ -52,6 +57,7 @@ class PostgresqlDatabase:
         self._spec = spec
         self._statements = load(driver.dialect, "preflight")
         self._catalog = Catalog(connection, driver)
+        self.publishers = Publishers(connection, driver, spec.outbox.publishers)
 
     def refuse_changes(self) -> None:
         """Let nothing that is asked from now on change anything, nor take long; for all of the connection's life."""

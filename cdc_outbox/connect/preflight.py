@@ -195,6 +195,7 @@ def _check_hole(
         wal_end=database.read_slots().log_end,
         written=facts.written if facts.table else WrittenFacts(),
         republishing=bool(connected and connected.connector and connected.connector.is_republishing),
+        relayed=database.publishers.find_relayed(spec.database.slot),
     )
     # Without a slot, offsets only add a problem.
     yield from check_hole(spec, state, is_certain=known or facts.slot is None)

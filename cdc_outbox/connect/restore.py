@@ -29,7 +29,8 @@ def refuse_until_it_rests(spec: Spec, database: PostgresqlDatabase, client: Conn
     if client is None or client.find_config(spec.name) is None:
         return
     stored = stored_offset(client.find_offsets(spec.name), topic_prefix=spec.topic_prefix)
-    hole = find_hole(spec.database.slot, SlotState(slot=slot, stored=stored, wal_end=database.read_slots().log_end))
+    wal_end, relayed = database.read_slots().log_end, database.publishers.find_relayed(spec.database.slot)
+    hole = find_hole(spec.database.slot, SlotState(slot=slot, stored=stored, wal_end=wal_end, relayed=relayed))
     if hole is not None:
         raise ConnectorInvalidError(f"{hole.text} Nothing was changed", hint=hint)
 

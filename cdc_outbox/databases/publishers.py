@@ -1,9 +1,10 @@
 """Who may publish an outbox: the one row of its ``outbox_publishers``, on PostgreSQL.
 
-A replication slot does not tell: it is free whenever its reader restarts, and whoever asks first gets it. The row says
-who may ask. It tells nothing of what was published: a server that is restored or copied has it as it was.
+A replication slot is free whenever its reader restarts, and then belongs to the first process that asks. The row says
+which process may ask. It proves nothing about what was published: a restored or copied server has the row as it was.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import TableName
+from cdc_outbox.errors import DatabaseAccessError
 
 
 class PublisherKind(StrEnum):
@@ -87,6 +89,13 @@ class Publishers:
         """Return the publisher, ``None`` before the first, and where there is no table."""
         rows = self._ask("find") if self.exists() else []
         return next(map(_publisher, rows), None)
+
+    def find_relayed(self, slot: str) -> Lsn | None:
+        """Return up to where relays published what a slot held; ``None`` if none did, or the role may not read that."""
+        found = None
+        with suppress(DatabaseAccessError):
+            found = self.find()
+        return found.confirmed if found is not None and found.slot == slot else None
 
     def declare(
         self, kind: PublisherKind, *, slot: str | None, confirmed: Lsn | None, instance: str, after: Publisher | None

@@ -68,12 +68,14 @@ class ConnectorPosition:
     Args:
         slot: ``None`` if it does not exist, or was not read.
         is_asked: Whether the database was queried for the slot.
+        relayed: Up to where relays published what the slot held, ``None`` if none did.
     """
 
     config: Mapping[str, str]
     offsets: Sequence[Mapping[str, Any]]
     slot: SlotFacts | None = None
     is_asked: bool = False
+    relayed: Lsn | None = None
 
     @property
     def topic_prefix(self) -> str:
@@ -89,6 +91,12 @@ class ConnectorPosition:
     def stored(self) -> Offset | None:
         """The offset of the current prefix."""
         return own_offset(self.offsets, topic_prefix=self.topic_prefix)
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether relays published everything up to the slot."""
+        confirmed = None if self.slot is None else self.slot.confirmed
+        return confirmed is not None and self.relayed is not None and confirmed <= self.relayed
 
     def entry(self, offset: Offset) -> dict[str, Any]:
         """Return an offset as Connect stores it, with the partition of the current one.
@@ -195,8 +203,8 @@ def _assess_lsn(position: ConnectorPosition, target: Lsn | None, stored: Positio
             hint=_REPUBLISH,
         )
     # Compare with the offset: events between it and a slot behind it were published, and between it and a slot ahead of
-    # it were not read.
-    stands = stored if isinstance(stored, Lsn) else slot.confirmed or target
+    # it were read by relays or not at all.
+    stands = stored if isinstance(stored, Lsn) and not position.is_relayed else slot.confirmed or target
     if target > stands:
         return OffsetChange(
             f"transactions committed between {stands} and {target} are never published "
@@ -231,7 +239,7 @@ def assess_reset(position: ConnectorPosition) -> OffsetChange:
     if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed < stored:
         text = f"transactions that were committed between {slot.confirmed} and {stored} are published again"
         return OffsetChange(f"{text}; consumers skip duplicates{again}", skips=False)
-    if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed > stored:
+    if isinstance(stored, Lsn) and slot.confirmed is not None and slot.confirmed > stored and not position.is_relayed:
         text = f"the slot is ahead of the offset: events that were committed between {stored} and {slot.confirmed}"
         return OffsetChange(f"{text} are never published{again}", skips=True)
     return OffsetChange(f"the connector continues at the position of its slot, {slot.confirmed}{again}", skips=False)

@@ -94,6 +94,7 @@ class SlotState:
         stored: Connect's offset, which is never behind the slot that was read before.
         wal_end: The end of the server's log, never behind the offset that was read before.
         republishing: The connector publishes the rows of the table, or was interrupted while it did.
+        relayed: Up to where relays published what the slot held, ``None`` if none ever read it.
     """
 
     slot: SlotFacts | None
@@ -101,6 +102,25 @@ class SlotState:
     wal_end: Lsn | None = None
     written: WrittenFacts = field(default_factory=WrittenFacts)
     republishing: bool = False
+    relayed: Lsn | None = None
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether the slot was confirmed further than Connect's offset, and has no reader.
+
+        An active slot may be: after Connect has stored an offset, Debezium also confirms what was sent meanwhile
+        (BaseSourceTask.commit). The next offset, up to a minute later, catches up.
+        """
+        slot, stored = self.slot, self.stored
+        if slot is None or stored is None or slot.active:
+            return False
+        return slot.confirmed is not None and slot.confirmed > stored.lsn
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether relays published everything before the slot's position."""
+        confirmed = None if self.slot is None else self.slot.confirmed
+        return confirmed is not None and self.relayed is not None and confirmed <= self.relayed
 
 
 def refuse_another_log(before: Mapping[str, str] | None, after: Mapping[str, str]) -> None:
@@ -137,7 +157,9 @@ def plan_slot(name: str, state: SlotState, earlier: EarlierEvents | None) -> Slo
     step, hole = _step(state), find_hole(name, state)
     if hole is None:
         republishes = earlier is EarlierEvents.REPUBLISH and bool(state.written.rows)
-        return SlotPlan(step, resets_offsets=republishes and state.stored is not None, republishes=republishes)
+        # The task fails at an offset whose WAL the server has removed, which it may once the slot is ahead.
+        resets = (state.is_ahead and state.is_relayed) or (republishes and state.stored is not None)
+        return SlotPlan(step, resets_offsets=resets, republishes=republishes)
     if earlier is None:
         raise UnpublishedEventsError(hole.text, hint=hole.hint)
     # A republishing connector stores an offset when it is stopped, if it has none yet.
@@ -195,9 +217,7 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
                 "another server, or a restored one, and events up to that offset would be lost."
             ),
         )
-    # An active slot may be ahead: after Connect has stored an offset, Debezium also confirms what was sent meanwhile
-    # (BaseSourceTask.commit). The next offset, up to a minute later, catches up.
-    if stored is not None and not slot.active and slot.confirmed is not None and slot.confirmed > stored.lsn:
+    if stored is not None and state.is_ahead and not state.is_relayed:
         return (
             "DB513",
             (
@@ -208,7 +228,7 @@ def _missing(step: SlotStep, state: SlotState) -> tuple[str, str]:
         )
     # The deployment of a connector that reads the slot decided about earlier events; the first offset is stored only
     # seconds later.
-    if stored is None and not slot.active and written.rows_outside_slot:
+    if stored is None and not slot.active and written.rows_outside_slot and not state.is_relayed:
         where = " in the table" if written.keeps_rows else ""
         return (
             "DB511",

@@ -229,7 +229,9 @@ class SlotProofSource:
             )
         stored = stored_offset(connected.offsets, topic_prefix=found.config.get("topic.prefix", ""))
         wal_end, owes = self._facts.read_slots().log_end, found.is_republishing
-        hole = find_hole(self._name, SlotState(slot=slot, stored=stored, wal_end=wal_end, republishing=owes))
+        relayed = self._facts.publishers.find_relayed(self._name)
+        state = SlotState(slot=slot, stored=stored, wal_end=wal_end, republishing=owes, relayed=relayed)
+        hole = find_hole(self._name, state)
         if hole is not None:
             raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
 

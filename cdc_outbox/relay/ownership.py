@@ -54,7 +54,7 @@ def require_log(publisher: Publisher, log: LogIdentity) -> None:
 def require_position(
     publisher: Publisher, log: LogIdentity, name: str, found: Lsn, branches: Mapping[int, Lsn] | None
 ) -> None:
-    """Check that nobody but relays moved the slot ahead.
+    """Check that only relays moved the slot ahead.
 
     A slot may be behind: a server that crashes forgets the last confirmations. On a server that was promoted, it may be
     ahead of what its copy of the row says, but not of where its timeline left the one that was read before.

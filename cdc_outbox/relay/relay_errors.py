@@ -55,9 +55,9 @@ class MessageRefusedError(RelayError):
 
 
 class NotThePublisherError(RelayError):
-    """The row of the outbox's publishers does not name this relay; it published nothing since.
+    """The row of the outbox's publishers does not name this relay, which confirmed nothing since.
 
-    Debezium publishes, or another relay has taken over, or nobody was ever written there.
+    Debezium publishes, or another relay has taken over, or the outbox has no publisher yet.
     """
 
     hint = "Two publishers of one outbox publish each event twice: stop the other one before you start the relay."

@@ -211,7 +211,10 @@ def relay_role(name: str, table: OutboxTable) -> Role:
 
     It reads outbox and heads once, before it creates its slot: events that were written before would not be published.
     """
-    wanted = {table.table: ("select",), table.heads: ("select",) if table.is_numbered else ()}
+    read = [table.table]
+    read += [table.heads] if table.is_numbered else []
+    read += [table.heartbeats] if table.has_heartbeats else []
+    wanted: dict[TableName, tuple[str, ...]] = dict.fromkeys(read, ("select",))
     wanted[table.publishers] = ("select", "insert", "update")
     return Role(
         name=name,
@@ -232,6 +235,8 @@ def pruner_role(name: str, table: OutboxTable, *, migrator: str) -> Role:
     wanted = {table.table: ("select", "delete"), table.checkpoints: ("select", "insert", "delete")}
     # What they show forbids pruning.
     wanted |= {table.heartbeats: ("select",)} if table.has_heartbeats else {}
+    # Or what relays published would be taken for a hole.
+    wanted[table.publishers] = ("select",)
     return Role(
         name=name,
         privileges=tuple(

@@ -41,6 +41,37 @@ class Bug:
 
 BUGS = (
     Bug(
+        "publisher-ignored",
+        "relay/ownership.py",
+        "if publisher.kind is not PublisherKind.WAL_RELAY:",
+        "if False:",
+        "tests/integration/test_publishers.py"
+        "::test_a_relay_that_stands_by_never_takes_the_slot_of_a_connector_that_restarts",
+    ),
+    Bug(
+        "slot-recreated-silently",
+        "relay/ownership.py",
+        "if limit is not None and found > limit:",
+        "if False:",
+        "tests/integration/test_wal_relay.py"
+        "::test_a_slot_that_was_created_again_while_no_relay_ran_is_named_and_not_read",
+    ),
+    Bug(
+        "epoch-not-fenced",
+        "databases/sql/postgresql/publishers.sql",
+        "where epoch = :epoch\nreturning epoch",
+        "where :epoch > 0\nreturning epoch",
+        "tests/integration/test_wal_relay.py::test_a_relay_that_another_publisher_relieved_confirms_nothing_more",
+    ),
+    Bug(
+        "units-of-an-old-opening",
+        "relay/wal_source.py",
+        "        self._reset()\n        self._look()",
+        "        self._look()",
+        "tests/unit/test_wal_source.py"
+        "::test_reports_of_units_that_were_read_before_the_source_was_opened_again_confirm_nothing",
+    ),
+    Bug(
         "heartbeats-of-any-history",
         "operations/heartbeats.py",
         "return None if new.previous == head.id else self._explain(new, head)",

@@ -19,7 +19,16 @@ from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.profiles import PROFILES, payload_of
-from tests.support.relay_process import PREFIX, let_relay_publish, make_relay, make_server, prepare_relay, relay_process
+from tests.support.publishers import publishers_of
+from tests.support.relay_process import (
+    PREFIX,
+    let_relay_publish,
+    make_relay,
+    make_server,
+    prepare_relay,
+    relay_process,
+    relay_slot,
+)
 from tests.support.rig import Connection, eventually, one
 
 MODES = {
@@ -187,6 +196,30 @@ def test_kills_lose_and_invent_nothing(made: ExitStack, outbox_stack: Stack) -> 
     for aggregate_id in map(str, range(7)):
         expected = [event.id for event in written if event.aggregate_id == aggregate_id]
         assert [event.id for event in order if event.aggregate_id == aggregate_id] == expected
+
+
+def test_a_second_relay_takes_over_when_the_first_is_killed(made: ExitStack, outbox_stack: Stack) -> None:
+    pipeline = make_pipeline(made, outbox_stack)
+    text, slot = Pipeline.text(pipeline.name), relay_slot(pipeline.spec)
+    reader = "select active_pid is not null from pg_replication_slots where slot_name = %s"
+
+    def epoch() -> int:
+        found = publishers_of(connection, pipeline.spec.outbox).find()
+        assert found is not None
+        return found.epoch
+
+    with pipeline.connect() as connection, relay_process(pipeline, text) as first:
+        eventually(lambda: epoch() == 2 and one(connection, reader, slot), "the first to read")
+        with relay_process(pipeline, text) as second:
+            pipeline.write(3)
+            eventually(lambda: len(outbox_stack.broker.messages(PREFIX + pipeline.topic)) == 3, "the first's events")
+            assert epoch() == 2
+            first.kill()
+            pipeline.write(3)
+            eventually(lambda: epoch() == 3, "the second to take over")
+            relayed = PREFIX + pipeline.topic
+            eventually(lambda: len({each.headers for each in outbox_stack.broker.messages(relayed)}) == 6, "all events")
+            assert second.poll() is None
 
 
 @pytest.mark.parametrize("refusing", ["client", "broker"])

@@ -83,7 +83,8 @@ def test_a_preflight_says_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_deployment_says_it_before_it_asks_for_the_table(asked: Any, replaces: bool, codes: list[str]) -> None:  # noqa: FBT001
-    client, database = Mock(), Mock(read_facts=Mock(return_value=NO_TABLE))
+    publishers = Mock(find=Mock(return_value=None))
+    client, database = Mock(), Mock(read_facts=Mock(return_value=NO_TABLE), publishers=publishers)
     client.find_config.side_effect = [asked]
     deployment = Deployment(SPEC, client, database, DeployOptions(replaces=replaces), Mock())
     with pytest.raises(ConnectorInvalidError) as caught:

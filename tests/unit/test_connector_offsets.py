@@ -111,6 +111,15 @@ def test_a_slot_that_is_ahead_of_the_offset_hides_no_hole() -> None:
         assert (move.skips, "between 0/1F4 and 0/258" in move.text) == (True, True)
 
 
+def test_what_relays_published_is_no_hole() -> None:
+    here = standing(DatabaseKind.POSTGRESQL, {"lsn": 500}, slot(600))
+    for relayed in (600, 700):
+        position = replace(here, relayed=Lsn(relayed))
+        assert not assess_reset(position).skips
+        assert not assess_set(position, {"lsn": 600}).skips
+    assert assess_reset(replace(here, relayed=Lsn(599))).skips
+
+
 def test_a_place_is_read_from_what_a_connector_stores() -> None:
     assert position_in({"lsn": 27413444, "lsn_commit": 1}) == Lsn(27413444)
     assert position_in({"file": "bin.000002", "pos": "90"}) == BinlogPosition.of("bin.000002", 90)

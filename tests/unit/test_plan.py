@@ -182,6 +182,17 @@ def test_a_slot_at_the_commit_of_a_transaction_that_overlapped_another_is_not_ah
         plan_slot("s", replace(state, slot=slot(301)), None)
 
 
+def test_what_relays_published_is_no_hole_and_an_offset_before_it_is_of_no_use() -> None:
+    state = SlotState(slot=slot(301), stored=at(300), wal_end=Lsn(400), relayed=Lsn(301))
+    assert plan_slot("s", state, None) == replace(KEEP, resets_offsets=True)
+    assert plan_slot("s", replace(state, slot=slot(300)), None) == KEEP
+    outside = replace(state, stored=None, written=WrittenFacts(rows=7, rows_outside_slot=3))
+    assert plan_slot("s", outside, None) == KEEP
+    for missed in (replace(state, slot=slot(302)), replace(outside, slot=slot(302))):
+        with pytest.raises(UnpublishedEventsError):
+            plan_slot("s", missed, None)
+
+
 def test_a_slot_that_is_read_is_ahead_of_the_offset_until_connect_stores_the_next_one() -> None:
     """Debezium confirms what was sent while Connect stored an offset."""
     state = SlotState(slot=slot(301, active=True), stored=at(300), wal_end=Lsn(400))

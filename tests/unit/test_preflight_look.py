@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -25,6 +26,7 @@ class TellingDatabase:
 
     def __init__(self, facts: DatabaseFacts) -> None:
         self._facts = facts
+        self.publishers = Mock(find_relayed=Mock(return_value=None))
 
     def refuse_changes(self) -> None:
         """Change nothing anyway."""

@@ -9,6 +9,7 @@ from cdc_outbox.cli.watch import Watching
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.restart_policy import RestartOptions
+from cdc_outbox.errors import ConnectorInvalidError
 from tests.support.connect_server import BROKEN, Answer, Asked, answering
 
 
@@ -49,3 +50,25 @@ def test_each_change_is_an_object_of_json_on_a_line_of_its_own(capsys: pytest.Ca
     assert (up["kind"], up["connector"], up["event"], up["state"]) == ("WatchEvent", "orders", "state", "RUNNING")
     assert (failed["event"], failed["condition"]) == ("state", "failed")
     assert (restart["event"], restart["message"]) == ("restart", "restart 1 of 1")
+
+
+def test_what_a_relay_publishes_instead_is_not_restarted(capsys: pytest.CaptureFixture[str]) -> None:
+    class Relayed(Looks):
+        def refuse_relayed(self, name: str) -> None:
+            raise ConnectorInvalidError(f"a relay publishes the outbox of {name}")
+
+    def answer(asked: Asked) -> Answer:
+        assert asked.method == "GET"
+        found = {"connector": {"state": "FAILED"}, "tasks": []}
+        return 200, found if asked.path.endswith("/status") else {"name": "orders"}
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(url)
+        options = RestartOptions(max_restarts=1, first_pause_seconds=0)
+        watching = Watching(client, ["orders"], options, Relayed(client, None, None))
+        for _ in range(3):
+            watching.look()
+        client.close()
+    failed, refused = capsys.readouterr().out.splitlines()
+    assert "FAILED" in failed
+    assert refused.endswith("orders: not restarted: a relay publishes the outbox of orders")

@@ -61,6 +61,7 @@ $$;
 grant usage on schema "public" to "orders_relay";
 grant select on "public"."outbox" to "orders_relay";
 grant select on "public"."outbox_heads" to "orders_relay";
+grant select on "public"."outbox_heartbeats" to "orders_relay";
 grant select, insert, update on "public"."outbox_publishers" to "orders_relay";
 grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_relay";
 
@@ -119,6 +120,7 @@ grant usage on schema "public" to "orders_pruner";
 grant select, delete on "public"."outbox" to "orders_pruner";
 grant select, insert, delete on "public"."outbox_checkpoints" to "orders_pruner";
 grant select on "public"."outbox_heartbeats" to "orders_pruner";
+grant select on "public"."outbox_publishers" to "orders_pruner";
 
 commit;
 exit 0
@@ -127,7 +129,7 @@ exit 0
 @@ -18 +18 @@
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
-@@ -109,14 +108,0 @@
+@@ -110,15 +109,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -141,6 +143,7 @@ exit 0
 -grant select, delete on "public"."outbox" to "orders_pruner";
 -grant select, insert, delete on "public"."outbox_checkpoints" to "orders_pruner";
 -grant select on "public"."outbox_heartbeats" to "orders_pruner";
+-grant select on "public"."outbox_publishers" to "orders_pruner";
 -
 
 == mode: message
@@ -148,7 +151,7 @@ exit 0
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 @@ -49 +47,0 @@
 -grant select on "public"."outbox" to "orders_connector";
-@@ -51,15 +48,0 @@
+@@ -51,16 +48,0 @@
 -
 --- orders_relay: the relay. It reads the log, and writes that it publishes the outbox.
 -do $$
@@ -162,9 +165,10 @@ exit 0
 -grant usage on schema "public" to "orders_relay";
 -grant select on "public"."outbox" to "orders_relay";
 -grant select on "public"."outbox_heads" to "orders_relay";
+-grant select on "public"."outbox_heartbeats" to "orders_relay";
 -grant select, insert, update on "public"."outbox_publishers" to "orders_relay";
 -grant execute on function "public"."outbox_heartbeat"(text, interval) to "orders_relay";
-@@ -109,14 +91,0 @@
+@@ -110,15 +91,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -178,6 +182,7 @@ exit 0
 -grant select, delete on "public"."outbox" to "orders_pruner";
 -grant select, insert, delete on "public"."outbox_checkpoints" to "orders_pruner";
 -grant select on "public"."outbox_heartbeats" to "orders_pruner";
+-grant select on "public"."outbox_publishers" to "orders_pruner";
 -
 
 == payload_type: bytes
@@ -186,7 +191,7 @@ exit 0
 @@ -18 +18 @@
 -grant insert, select ("id", "sequence", "source", "created_at") on "public"."outbox" to "orders_writer";
 +grant insert, select ("id", "sequence", "source", "created_at"), delete on "public"."outbox" to "orders_writer";
-@@ -109,14 +108,0 @@
+@@ -110,15 +109,0 @@
 --- orders_pruner: runs `cdc-outbox prune`. It reads and deletes rows. As a member of pg_read_all_stats it can see more of what blocks pruning; --archive needs `insert` on that table.
 -do $$
 -begin
@@ -200,6 +205,7 @@ exit 0
 -grant select, delete on "public"."outbox" to "orders_pruner";
 -grant select, insert, delete on "public"."outbox_checkpoints" to "orders_pruner";
 -grant select on "public"."outbox_heartbeats" to "orders_pruner";
+-grant select on "public"."outbox_publishers" to "orders_pruner";
 -
 
 == other names
@@ -267,30 +273,30 @@ exit 0
 +grant usage on schema "public" to "my_connector";
 +grant select on "public"."outbox" to "my_connector";
 +grant execute on function "public"."outbox_heartbeat"(text, interval) to "my_connector";
-@@ -67 +67 @@
+@@ -68 +68 @@
 --- orders_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
 +-- my_migrator: runs `cdc-outbox init` and `cdc-outbox partitions`; it owns what they create, or may alter it.
-@@ -70,2 +70,2 @@
+@@ -71,2 +71,2 @@
 -    if not exists (select from pg_roles where rolname = 'orders_migrator') then
 -        create role "orders_migrator" login;
 +    if not exists (select from pg_roles where rolname = 'my_migrator') then
 +        create role "my_migrator" login;
-@@ -73 +73 @@
+@@ -74 +74 @@
 -    execute format('grant connect, create on database %I to %I', current_database(), 'orders_migrator');
 +    execute format('grant connect, create on database %I to %I', current_database(), 'my_migrator');
-@@ -76 +76 @@
+@@ -77 +77 @@
 -grant usage, create on schema "public" to "orders_migrator";
 +grant usage, create on schema "public" to "my_migrator";
-@@ -79 +79 @@
+@@ -80 +80 @@
 -    execute format('alter function %s(text, interval) owner to %I', '"public"."outbox_heartbeat"', 'orders_migrator');
 +    execute format('alter function %s(text, interval) owner to %I', '"public"."outbox_heartbeat"', 'my_migrator');
-@@ -95 +95 @@
+@@ -96 +96 @@
 -        where pg_get_userbyid(relation.relowner) <> 'orders_migrator'
 +        where pg_get_userbyid(relation.relowner) <> 'my_migrator'
-@@ -97 +97 @@
+@@ -98 +98 @@
 -        execute format('alter table %s owner to %I', part, 'orders_migrator');
 +        execute format('alter table %s owner to %I', part, 'my_migrator');
-@@ -103,2 +103,2 @@
+@@ -104,2 +104,2 @@
 -    if (select pg_get_userbyid(pubowner) from pg_publication where pubname = 'orders_outbox') <> 'orders_migrator' then
 -        alter publication "orders_outbox" owner to "orders_migrator";
 +    if (select pg_get_userbyid(pubowner) from pg_publication where pubname = 'orders_outbox') <> 'my_migrator' then
