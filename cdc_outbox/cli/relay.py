@@ -41,6 +41,11 @@ _LOG = logging.getLogger("cdc_outbox.relay")
 @click.option("--check", is_flag=True, help="Check whether the relay can publish the spec; needs no server.")
 @click.option("--create-slot", is_flag=True, help="Create the replication slot if there is none, and exit.")
 @click.option(
+    "--take-over",
+    is_flag=True,
+    help="With --create-slot: publish from the slot's position, whatever published before. Delete the connector first.",
+)
+@click.option(
     "--earlier-events",
     type=click.Choice(["skip"]),
     help="Events written before the slot existed: skip them.",
@@ -65,6 +70,7 @@ def relay(
     sink: str,
     check: bool,
     create_slot: bool,
+    take_over: bool,
     earlier_events: str | None,
     timeout: float,
     verbose: bool,
@@ -78,7 +84,9 @@ def relay(
     topics as the spec describes them. A second process for the same spec stands by and takes over when the first one
     ends.
 
-    The relay must not run beside the spec's connector: stop and delete the connector first.
+    A row beside the outbox names its publisher. The first start names the relay there, unless a connector was deployed
+    or the slot exists: then the relay refuses. Delete the connector, and run the command once with --create-slot
+    --take-over.
 
     Exit codes: 0 stopped by a signal, or --check found nothing, 1 refused or failed, 2 an invalid spec or DSN, 75 the
     database does not answer at the start. Later outages are waited out.
@@ -91,6 +99,8 @@ def relay(
     """
     pipeline = read_spec(spec)
     refuse_unrelayable(pipeline)
+    if take_over and not create_slot:
+        raise click.UsageError("--take-over needs --create-slot: a relay that starts must not take over unasked")
     if check:
         say(f"{pipeline.name}: the relay publishes the messages that Debezium would publish")
         return
@@ -109,7 +119,8 @@ def relay(
         metrics = _metrics() if listen else None
         running = _make(pipeline, dsn, kafka, metrics)
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
-        slot = RelaySlot(pipeline, connection, driver, skips_earlier=earlier_events is not None, report=_LOG.info)
+        skips = earlier_events is not None
+        slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
         slot.prepare(timeout_seconds=timeout)
     if running is None:
         return

@@ -45,7 +45,8 @@ def refuse_while_relayed(name: str, publisher: Publisher | None) -> None:
     if publisher is not None and publisher.kind.is_relay:
         raise ConnectorInvalidError(
             f"a relay publishes the outbox of {name}: a connector would publish its events a second time",
-            hint="Leave the connector stopped, or hand the outbox over to Debezium first.",
+            hint="To hand the outbox over to Debezium, stop the relay, then run: update outbox_publishers set "
+            "publisher = 'debezium', epoch = epoch + 1",
         )
 
 

@@ -1,4 +1,4 @@
-"""The slot of a relay before its first start: the database is checked, and the slot is created."""
+"""A relay before it starts: the database is checked, the relay is named the publisher, and its slot is created."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,14 +7,22 @@ from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import refuse
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
+from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.publishers import Publisher, PublisherKind
 from cdc_outbox.debezium.preflight import check_database
 from cdc_outbox.debezium.slot_plan import EarlierEvents, SlotState, SlotStep, plan_slot
 from cdc_outbox.errors import DatabaseAccessError, DatabaseError, UnpublishedEventsError
+from cdc_outbox.relay.ownership import require_publisher
+from cdc_outbox.relay.relay_errors import NotThePublisherError, SlotNotFoundError
 from cdc_outbox.spec import Spec
 
 _HEARTBEATS = {"DB209", "DB344"}
 """Findings about heartbeats, which Debezium writes and the relay does not need."""
 _ALREADY_THERE = "42710"
+_GONE = (
+    "Run `cdc-outbox verify SPEC` to list the events that were not published. `cdc-outbox relay SPEC --earlier-events "
+    "skip` creates the slot again, and never publishes them."
+)
 _EARLIER = (
     "`cdc-outbox relay SPEC --earlier-events skip` never publishes them. To publish the rows that are still in the "
     "table, deploy the connector once: `cdc-outbox deploy-connector SPEC --earlier-events republish`."
@@ -26,6 +34,7 @@ class RelaySlot:
 
     Args:
         skips_earlier: Whether events that no slot holds may stay unpublished.
+        takes_over: Whether the relay publishes from where the slot is, whoever published before.
         report: Receives each step.
     """
 
@@ -36,6 +45,7 @@ class RelaySlot:
         driver: TransactionDriver,
         *,
         skips_earlier: bool,
+        takes_over: bool = False,
         report: Callable[[str], None],
     ) -> None:
         # The relay logs in as the DSN says; the spec's own role is the connector's.
@@ -43,27 +53,56 @@ class RelaySlot:
         self._spec = replace(spec, database=replace(spec.database, user=user))
         self._database = PostgresqlDatabase(connection, driver, self._spec)
         self._earlier = EarlierEvents.SKIP if skips_earlier else None
+        self._takes_over = takes_over
         self._report = report
 
     def prepare(self, *, timeout_seconds: float) -> None:
-        """Check the database, and create the slot if there is none.
+        """Check the database, and before the first start create the slot and name the relay the publisher.
 
-        A slot that exists is left as it is, and one that another process reads is waited for by the relay.
+        A slot that exists is left as it is, and one that another relay reads is waited for by this one.
 
         Args:
             timeout_seconds: How long to wait for transactions that were open before the slot.
 
         Raises:
             ConnectorInvalidError: The database is not ready, with ``findings``.
+            NotThePublisherError: Another publisher publishes the outbox, or reads the slot.
+            SlotNotFoundError: A relay has read the slot before, and it was not decided to skip what it held.
             UnpublishedEventsError: Events were written before there was a slot, and it was not decided to skip them.
             DatabaseError: The role may not look or create the slot, or a transaction stays open.
         """
         facts = self._database.read_surroundings()
         findings = [each for each in check_database(self._spec, facts) if each.code not in _HEARTBEATS]
         refuse(self._spec, findings, "the database is not ready")
-        is_lost = facts.slot is not None and facts.slot.wal_status == "lost" and self._earlier is not None
-        if facts.slot is None or is_lost:
-            self._create(facts, timeout_seconds)
+        slot, name, publisher = facts.slot, self._spec.database.slot, self._database.publishers.find()
+        if slot is None or (slot.wal_status == "lost" and self._earlier is not None):
+            if publisher is not None and publisher.confirmed is not None and self._earlier is None:
+                require_publisher(publisher, name)
+                raise SlotNotFoundError(f"the slot {name} does not exist", slot=name, hint=_GONE)
+            epoch = self._declare(publisher, None)
+            try:
+                self._create(facts, timeout_seconds)
+            except BaseException:
+                self._database.publishers.forget(epoch)
+                raise
+        elif self._takes_over:
+            if slot.active:
+                raise NotThePublisherError(f"another process reads the slot {name}; nothing was changed")
+            self._declare(publisher, slot.confirmed)
+        else:
+            require_publisher(publisher, name)
+
+    def _declare(self, before: Publisher | None, confirmed: Lsn | None) -> int | None:
+        """Name the relay the publisher, and return the epoch; ``None`` if another instance was faster."""
+        publishers, name = self._database.publishers, self._spec.database.slot
+        if before is not None and not self._takes_over:
+            require_publisher(before, name)
+        epoch = publishers.declare(
+            PublisherKind.WAL_RELAY, slot=name, confirmed=confirmed, instance=self._spec.name, after=before
+        )
+        if epoch is None:
+            require_publisher(publishers.find(), name)
+        return epoch
 
     def _create(self, facts: DatabaseFacts, timeout_seconds: float) -> None:
         name = self._spec.database.slot

@@ -60,7 +60,10 @@ class NotThePublisherError(RelayError):
     Debezium publishes, or another relay has taken over, or the outbox has no publisher yet.
     """
 
-    hint = "Two publishers of one outbox publish each event twice: stop the other one before you start the relay."
+    hint = (
+        "Two publishers of one outbox publish each event twice. Delete the connector, then run `cdc-outbox relay SPEC "
+        "--create-slot --take-over` once."
+    )
 
 
 class SlotInUseError(RelayError):

@@ -58,7 +58,7 @@ class Demo:
         self.shipping_admin = stack.postgres.create_database("shipping")
         self.writer_dsn = stack.postgres.dsn("orders", user="orders_writer", password=passwords["writer"])
         self.consumer_dsn = stack.postgres.dsn("shipping", user="shipping_consumer", password=passwords["consumer"])
-        self.relay_dsn = stack.postgres.dsn("orders", user="orders_connector", password=passwords["connector"])
+        self.relay_dsn = stack.postgres.dsn("orders", user="orders_relay", password=passwords["relay"])
         self.passwords = passwords
         self.relays: list[subprocess.Popen[bytes]] = []
         self.consumers: list[subprocess.Popen[bytes]] = []
@@ -185,7 +185,7 @@ def main() -> int:
 
 def show(*, uses_relay: bool) -> tuple[list[str], Evidence]:
     """Run the two services on a new stack; return failures and counts."""
-    passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "consumer")}
+    passwords = {name: secrets.token_urlsafe(12) for name in ("writer", "connector", "relay", "consumer")}
     environment = {"ORDERS_CONNECTOR_PASSWORD": passwords["connector"]}
     workers = 0 if uses_relay else 1
     config = StackConfig(name=f"demo-{os.getpid()}", short_lived=True, workers=workers, environment=environment)

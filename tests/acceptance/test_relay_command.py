@@ -15,9 +15,11 @@ import pytest
 import requests
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.testing import Stack
 from tests.support.commands import PROGRAM, run_command
 from tests.support.pipeline import Pipeline
+from tests.support.publishers import publishers_of
 from tests.support.rig import eventually, one
 
 
@@ -219,3 +221,43 @@ def test_a_database_without_an_outbox_is_refused_with_its_findings(outbox_stack:
     assert done.returncode == 1
     assert "DB301" in done.stderr
     assert "error: empty_relay: the database is not ready" in done.stderr
+
+
+def test_it_takes_over_from_a_connector_only_on_request(deployed: Pipeline, tmp_path: Path) -> None:
+    spec = tmp_path / f"{deployed.name}.yaml"
+    spec.write_text(Pipeline.text(deployed.name))
+    env = {"CDC_OUTBOX_DSN": deployed.dsn}
+    take_over = ("relay", spec, "--create-slot", "--take-over")
+    for command, reason in (
+        (("relay", spec, "--create-slot"), "the outbox is published by debezium"),
+        (take_over, "another process reads the slot"),
+    ):
+        done = run_command(*command, env=env)
+        assert done.returncode == 1
+        assert reason in done.stderr
+    deployed.client.delete(deployed.name)
+
+    def takes_over() -> bool:
+        return run_command(*take_over, env=env).returncode == 0
+
+    eventually(takes_over, "the slot to be free")
+    with deployed.connect() as connection:
+        found = publishers_of(connection, deployed.spec.outbox).find()
+    assert found is not None
+    assert (found.kind, found.slot) == (PublisherKind.WAL_RELAY, deployed.spec.database.slot)
+    assert run_command("relay", spec, "--create-slot", env=env).returncode == 0
+    assert run_command("relay", spec, "--take-over", env=env).returncode == 2
+
+
+def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline, spec: Path) -> None:
+    with relay(pipeline, spec):
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+    with pipeline.connect() as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
+    env = {"CDC_OUTBOX_DSN": pipeline.dsn}
+    done = run_command("relay", spec, "--create-slot", env=env)
+    assert done.returncode == 1
+    assert f"the slot {pipeline.spec.database.slot} does not exist" in done.stderr
+    assert run_command("relay", spec, "--create-slot", "--earlier-events", "skip", env=env).returncode == 0
+    with relay(pipeline, spec):
+        eventually(lambda: has_slot(pipeline), "the relay to read", seconds=60)
