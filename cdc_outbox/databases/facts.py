@@ -237,6 +237,10 @@ class PublicationFacts:
         return self.covers_table or outbox.mode is OutboxMode.MESSAGE
 
 
+RELAY = "cdc-outbox relay "
+"""What a relay's connections call themselves begins with it; the spec's name follows."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotFacts:
     """A replication slot, and where the server's log ended when it was read.
@@ -283,6 +287,11 @@ class SlotFacts:
     def active(self) -> bool:
         """Whether it has a reader now."""
         return self.reader != 0
+
+    @property
+    def is_relayed(self) -> bool:
+        """Whether a relay reads it now, as far as the server tells this role."""
+        return self.active and self.reader_name.startswith(RELAY)
 
     @property
     def is_unread(self) -> bool:

@@ -87,6 +87,7 @@ class Doctor:
         self._silent = dict(systems.silent)
         self._sources: list[list[Finding]] = []
         self._connector: Found | None = None
+        self._is_relayed = False
         self._written: list[str] = []
         self._beating: Beating | None = None
         self._chain: Chain | None = None
@@ -108,7 +109,19 @@ class Doctor:
         self._ask(DATABASE, self._check_database)
         self._ask(CONNECT, self._check_workers)
         self._ask(CONNECT, self._validate)
-        return by_severity(merge(self._unasked(), self._linted, *self._sources, self._check_heartbeats()))
+        found = merge(self._unasked(), self._linted, *self._sources, self._check_heartbeats())
+        return by_severity(self._without_connector(found) if self._is_relayed else found)
+
+    def _without_connector(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Return the findings about a pipeline that a relay publishes: it has neither a connector nor heartbeats."""
+        wanted, events = {"OP201", "DB503", "DB601"}, {*self._spec.contract.topics}
+        found = [
+            each
+            for each in findings
+            if each.code not in wanted and (each.code != "OP301" or each.location.path in events)
+        ]
+        location = Location(document=DATABASE, path=self._spec.database.slot)
+        return [*found, explained("OP210", location, "a relay publishes the events.")]
 
     def _ask(self, system: str, ask: Callable[[], Iterable[Finding]]) -> None:
         """Add the findings of a check as one source; skip a system that did not respond before."""
@@ -205,6 +218,7 @@ class Doctor:
             return
         slot = yield from LOOKS[self._kind](self._spec, connection, driver, self._ask_offsets)
         client, found = self._systems.connect, self._connector
+        self._is_relayed = found is None and slot is not None and slot.is_relayed
         if client is None or found is None or CONNECT in self._silent:
             return
         if {self._kind, kind_of(found.config)} != {DatabaseKind.POSTGRESQL}:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.contract.topics import Topic
+from cdc_outbox.databases.facts import RELAY
 from cdc_outbox.debezium.event_router.compiled import RouteCompiler
 from cdc_outbox.debezium.render import raw_topic, render, topics_of
 from cdc_outbox.errors import ConfigError
@@ -71,9 +72,7 @@ def make_relay(
     require_fast_client()
     compiler = RouteCompiler.from_config(render(spec), raw_topic=raw_topic(spec))
     slot, publication = spec.database.slot, spec.database.publication
-    server = PostgresqlServer(
-        dsn, spec.outbox, slot=slot, publication=publication, name=f"cdc-outbox relay {spec.name}"
-    )
+    server = PostgresqlServer(dsn, spec.outbox, slot=slot, publication=publication, name=f"{RELAY}{spec.name}")
     routes = OutboxRoutes(compiler, spec.outbox.table, server.read_columns)
     source = WalSource(server, routes, slot=slot, publication=publication)
     return Relay(source, open_sink or _kafka_sink(spec, kafka or ""), name=spec.name, metrics=metrics)

@@ -174,6 +174,26 @@ def test_events_from_before_the_slot_are_left_out_only_on_request(pipeline: Pipe
     assert run_command("relay", spec, "--create-slot", env=env).returncode == 0
 
 
+def test_other_commands_recognise_the_slot_of_a_relay(pipeline: Pipeline, spec: Path) -> None:
+    env = {**pipeline.stack.environment(), "CDC_OUTBOX_DSN": pipeline.dsn}
+    with relay(pipeline, spec):
+        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        pipeline.write(5)
+        eventually(lambda: delivered(pipeline) == 5, "the events")
+        diagnosed = run_command("doctor", spec, env=env)
+        assert "a relay publishes the events" in diagnosed.stdout
+        assert diagnosed.returncode == 0, diagnosed.stdout
+        refused = run_command("deploy-connector", spec, env=env)
+        assert refused.returncode == 1
+        assert f"a relay publishes from the slot (cdc-outbox relay {pipeline.name}" in refused.stderr
+        verified = run_command("verify", spec, env=env)
+        assert verified.returncode == 0, verified.stdout
+        pruned = run_command("prune", spec, "--keep", "0s", env=env)
+        assert pruned.returncode == 0, pruned.stderr
+        assert pruned.stdout == "5 events deleted\n"
+        assert has_slot(pipeline)
+
+
 @pytest.mark.parametrize(
     ("extra", "option", "remedy"),
     [

@@ -21,7 +21,7 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.facts import SlotFacts, WrittenFacts
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.debezium.preflight.slot_rules import check_hole
+from cdc_outbox.debezium.preflight.slot_rules import check_hole, slot_in_use
 from cdc_outbox.debezium.render import render, render_republishing, topics_of
 from cdc_outbox.debezium.slot_plan import Hole, SlotState
 from cdc_outbox.errors import ConnectError
@@ -322,3 +322,20 @@ def test_of_a_database_that_no_connector_reads_the_tables_are_compared() -> None
     opened: Any = nullcontext((connection, Sqlite3()))
     found = Doctor(spec, Systems(database=lambda: opened), timings=QUICK_TIMINGS).look()
     assert [each.code for each in found] == ["DB321", "OP102", "SP108"]
+
+
+def test_a_relay_is_a_note_and_neither_connector_nor_heartbeats_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_asked: object) -> Looked:
+        yield slot_in_use(SPEC, slot)
+        return slot
+
+    slot = replace(SLOT, reader=7, reader_name="cdc-outbox relay orders")
+    brokers: Any = SimpleNamespace(find=lambda _names: {}, count_brokers=lambda: 1)
+    opened: Any = nullcontext((tables(), Sqlite3()))
+    monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, look)
+    found = Doctor(SPEC, Systems(database=lambda: opened, brokers=brokers), timings=QUICK_TIMINGS).look()
+    assert {(each.code, each.location.path) for each in found} == {
+        ("OP102", "orders"),
+        ("OP210", SPEC.database.slot),
+        ("OP301", "outbox.event.customer"),
+    }

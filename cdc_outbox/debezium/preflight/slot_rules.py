@@ -118,6 +118,13 @@ def check_hole(spec: Spec, state: SlotState, *, is_certain: bool) -> Iterator[Fi
 
 def slot_in_use(slot: SlotFacts) -> Finding:
     """Return the finding for a slot that another process reads: each reader would receive a part of the events."""
+    if slot.is_relayed:
+        return error(
+            "DB503",
+            slot.name,
+            f"a relay publishes from the slot ({slot.reader_name}, process {slot.reader} of the server).",
+            "Deploy no connector beside it. To publish with Debezium instead, stop every relay of the spec first.",
+        )
     name = f", {slot.reader_name}" if slot.reader_name else ""
     return error(
         "DB503",
