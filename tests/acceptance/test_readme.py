@@ -80,16 +80,18 @@ def test_a_stack_of_ones_own_as_the_readme_says(server_folder: Path) -> None:
 
 def test_the_commands_of_the_picture_exist() -> None:
     words = README.block("   orders service").split()
-    for command in (("init",), ("deploy-connector",), ("topics", "create"), ("consume",), ("verify",)):
+    for command in (("init",), ("deploy-connector",), ("relay",), ("topics", "create"), ("consume",), ("verify",)):
         assert set(command) <= set(words)
         assert run_command(*command, "--help").returncode == 0
 
 
-def test_the_demo_as_the_readme_says() -> None:
+@pytest.mark.parametrize(("options", "publisher"), [(" --relay", "relay"), ("", "Connect worker")])
+def test_the_demo_as_the_readme_says(options: str, publisher: str) -> None:
     """The real thing, stack and kills included; its table is the one that the README shows."""
     shown = README.block("  orders committed")
+    command = README.block("./infra/demo").replace(" --relay", options)
     done = subprocess.run(
-        ["bash", "-euc", README.block("./infra/demo")],
+        ["bash", "-euc", command],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -104,7 +106,7 @@ def test_the_demo_as_the_readme_says() -> None:
     for name in ("effects twice", "lost", "ghosts", "out of order", "gaps"):
         [line] = [line for line in table if line.strip().startswith(name)]
         assert line.split(name)[1].split()[0] == "0"
-    for kill in ("of a consumer", "of the Connect worker"):
+    for kill in ("of a consumer", f"of the {publisher}"):
         assert re.search(rf"kill -9 {kill}, with [1-9]\d* ", done.stdout)
 
 
