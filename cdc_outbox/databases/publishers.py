@@ -83,7 +83,8 @@ class Publishers:
 
     def identify(self) -> LogIdentity:
         """Return which log the server writes."""
-        return LogIdentity(*self._ask("server")[0])
+        [(system, timeline)] = self._ask("server")
+        return LogIdentity(system, None if timeline is None else int(timeline, 16))
 
     def find(self) -> Publisher | None:
         """Return the publisher, ``None`` before the first, and where there is no table."""

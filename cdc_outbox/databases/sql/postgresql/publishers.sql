@@ -2,8 +2,8 @@
 -- The timeline as it is right after a promotion; pg_control_checkpoint() has it only after a checkpoint.
 select
     cast((pg_control_system()).system_identifier as text),
-    case when pg_is_in_recovery() then null else
-        cast(cast('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8) as bit(32)) as integer)
+    case when not pg_is_in_recovery() then
+        pg_catalog.substr(pg_catalog.pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)
     end;
 
 -- name: find
