@@ -132,7 +132,8 @@ def refuse_relayed(client: ConnectClient, name: str, databases: Databases | None
         ConnectorInvalidError: A relay publishes the outbox.
         CdcOutboxError: Connect or the database does not answer.
     """
-    dsn, config = None if databases is None else databases.find(name), client.find_config(name) or {}
+    dsn = None if databases is None else databases.find(name)
+    config = {} if dsn is None else client.find_config(name) or {}
     if dsn is None or kind_of(config) is not DatabaseKind.POSTGRESQL:
         return
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
