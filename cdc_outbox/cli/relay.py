@@ -13,11 +13,12 @@ from cdc_outbox.cli.arguments import spec_argument
 from cdc_outbox.cli.brokers import broker_options, producer_options
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
-from cdc_outbox.cli.options import dsns_option, read_spec
+from cdc_outbox.cli.options import acting, dsns_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.relay_slot import RelaySlot
 from cdc_outbox.redaction import counted
 from cdc_outbox.relay import JsonLinesSink, Relay, make_relay
@@ -122,6 +123,8 @@ def relay(
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
         slot.prepare(timeout_seconds=timeout)
+    if take_over:
+        record_action(acting(), "relay", pipeline.name, takes_over=True)
     if running is None:
         return
     try:

@@ -37,6 +37,7 @@ ACTS = {
     "prune",
     "purge-inbox",
     "recover",
+    "relay",
     "replay",
     "reset",
 }
