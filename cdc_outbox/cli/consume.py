@@ -23,9 +23,9 @@ from cdc_outbox.errors import ConfigError
 
 @click.command()
 @consumer_argument
-@click.option("--verbose", "-v", is_flag=True, help="Log in detail, with the traceback of a failing handler.")
+@click.option("--verbose", "-v", is_flag=True, help="Log in detail; also the traceback of a failing handler.")
 @log_format_option
-@listen_option("the consumer uses PrometheusMetrics")
+@listen_option("if the consumer uses PrometheusMetrics")
 def consume(target: str, *, verbose: bool, log_format: str, listen: str | None) -> None:
     """Run a consumer until SIGTERM or Ctrl-C.
 

@@ -18,6 +18,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.relay_slot import RelaySlot
 from cdc_outbox.redaction import counted
@@ -39,7 +40,11 @@ _LOG = logging.getLogger("cdc_outbox.relay")
     show_default=True,
     help="Where messages go: to Kafka, or to stdout as lines of JSON.",
 )
-@click.option("--check", is_flag=True, help="Check whether the relay can publish the spec; needs no server.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Check without changing anything: whether the relay can publish the spec. Needs no server.",
+)
 @click.option("--create-slot", is_flag=True, help="Create the replication slot if there is none, and exit.")
 @click.option(
     "--take-over",
@@ -48,11 +53,11 @@ _LOG = logging.getLogger("cdc_outbox.relay")
 )
 @click.option(
     "--earlier-events",
-    type=click.Choice(["skip"]),
-    help="Events written before the slot existed: skip them.",
+    type=click.Choice([way.value for way in EarlierEvents]),
+    help="Events written before the slot existed: skip them; to republish them, deploy a connector.",
 )
 @click.option(
-    "--timeout",
+    "--slot-timeout",
     metavar="DURATION",
     type=Duration(is_open=True),
     default="60s",
@@ -61,7 +66,7 @@ _LOG = logging.getLogger("cdc_outbox.relay")
 )
 @click.option("--verbose", "-v", is_flag=True, help="Log in detail.")
 @log_format_option
-@listen_option("prometheus-client is installed")
+@listen_option("if prometheus-client is installed")
 def relay(
     spec: Path,
     *,
@@ -73,7 +78,7 @@ def relay(
     create_slot: bool,
     take_over: bool,
     earlier_events: str | None,
-    timeout: float,
+    slot_timeout: float,
     verbose: bool,
     log_format: str,
     listen: str | None,
@@ -105,6 +110,10 @@ def relay(
     if check:
         say(f"{pipeline.name}: the relay publishes the messages that Debezium would publish")
         return
+    if earlier_events == EarlierEvents.REPUBLISH:
+        raise click.UsageError(
+            "the relay cannot republish rows; `cdc-outbox deploy-connector --earlier-events republish` does it"
+        )
     if databases is None:
         raise click.UsageError("relay needs --dsn (or CDC_OUTBOX_DSN)")
     if sink == "kafka" and bootstrap_servers is None and not create_slot:
@@ -122,7 +131,7 @@ def relay(
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
-        slot.prepare(timeout_seconds=timeout)
+        slot.prepare(timeout_seconds=slot_timeout)
     if take_over:
         record_action(acting(), "relay", pipeline.name, takes_over=True)
     if running is None:

@@ -126,5 +126,5 @@ def listen_option(metrics: str) -> Callable[[FC], FC]:
     return click.option(
         "--listen",
         metavar="[HOST:]PORT",
-        help=f"Serve /health and, if {metrics}, /metrics. HOST defaults to 127.0.0.1.",
+        help=f"Serve /health and /metrics: the latter {metrics}. HOST defaults to 127.0.0.1.",
     )

@@ -44,7 +44,7 @@ def relay(pipeline: Pipeline, spec: Path, *options: str, log: Path | None = None
         "PATH": "/usr/bin:/bin",
         "CDC_OUTBOX_DSN": pipeline.dsn,
         "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers,
-        "CDC_OUTBOX_TIMEOUT": "300s",
+        "CDC_OUTBOX_SLOT_TIMEOUT": "300s",
     }
     with (spec.with_suffix(".log") if log is None else log).open("a") as errors:
         process = subprocess.Popen(

@@ -209,6 +209,7 @@ WITHOUT_DOCUMENT = {
     ("parked", "export"): "prints JSON lines",
     ("explain",): "prints prose",
     ("new",): "prints a spec",
+    ("relay",): "its log is its output: --log-format",
     ("render",): "prints a configuration",
     ("spec-schema",): "prints a JSON Schema",
     ("stack", "logs"): "prints a log",
