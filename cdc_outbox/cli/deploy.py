@@ -208,9 +208,8 @@ def deploy_connector(
     if canary and bootstrap_servers is None:
         raise click.UsageError("--canary needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     brokers = broker_settings(bootstrap_servers or "", kafka_settings, group="cdc-outbox-canary") if canary else None
-    look = partial(heartbeat_findings, bootstrap_servers=bootstrap_servers, kafka_settings=kafka_settings)
-    topics = None if bootstrap_servers is None else partial(_loss_findings, bootstrap_servers, kafka_settings)
-    call = _Call(databases, cluster, options, brokers, look, topics, bootstrap_servers, dry_run=dry_run)
+    look = partial(_look_at_brokers, bootstrap_servers, kafka_settings)
+    call = _Call(databases, cluster, options, brokers, look, bootstrap_servers, dry_run=dry_run)
     outcomes = [PipelineOutcome(name=spec.name, document=path) for path, spec in specs.items()]
     for outcome, spec in zip(outcomes, specs.values(), strict=True):
         if len(outcomes) > 1:
@@ -227,11 +226,17 @@ def deploy_connector(
     return exit_code(outcomes)
 
 
-def _loss_findings(bootstrap_servers: str, kafka_settings: Path | None, spec: Spec) -> list[Finding]:
-    """Return how acknowledged messages can be lost in the topics that exist."""
+def _look_at_brokers(
+    bootstrap_servers: str | None, kafka_settings: Path | None, spec: Spec, dsn: str, client: ConnectClient
+) -> list[Finding]:
+    """Return what the heartbeats show, and how acknowledged messages can be lost in the topics that exist."""
+    shown = heartbeat_findings(render(spec), bootstrap_servers, kafka_settings, dsn, client=client)
+    if bootstrap_servers is None:
+        return shown
     topics = Topics(broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox deploy-connector"), _LOG)
     found, brokers = topics.find(topic.name for topic in topics_of(spec)), topics.count_brokers()
-    return [finding for topic in found.values() for finding in find_loss_findings(topic, brokers=brokers)]
+    losses = [finding for topic in found.values() for finding in find_loss_findings(topic, brokers=brokers)]
+    return [*shown, *losses]
 
 
 @dataclass
@@ -240,16 +245,14 @@ class _Call:
 
     Args:
         brokers: Where canaries are looked for; ``None`` sends none.
-        heartbeats: Finds what a connector's show, given its configuration and ``dsn``.
-        topics: Finds how acknowledged messages can be lost; ``None`` without brokers.
+        look: Finds what the brokers show.
     """
 
     databases: Databases
     cluster: Cluster
     options: DeployOptions
     brokers: dict[str, Any] | None
-    heartbeats: Callable[..., list[Finding]]
-    topics: Callable[[Spec], list[Finding]] | None
+    look: Callable[[Spec, str, ConnectClient], list[Finding]]
     bootstrap_servers: str | None
     dry_run: bool
 
@@ -259,9 +262,7 @@ class _Call:
         Raises:
             UnpublishedEventsError: It did, and that is not accepted.
         """
-        found = self.heartbeats(render(spec), dsn=self.databases.of(spec.name), client=client)
-        if self.topics is not None:
-            found += self.topics(spec)
+        found = self.look(spec, self.databases.of(spec.name), client)
         for finding in found:
             steps.report("check", str(finding))
         if errors_in(tuple(found)) and self.options.earlier is None:
