@@ -75,6 +75,11 @@ class Transactions:
         self._events, self._bytes, self._taken = [], 0, self._position
         return unit
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the commit of the last transaction was not read yet."""
+        return self._commit_lsn is not None
+
     def add(self, frame: bytes) -> None:
         """Add the frame that came next.
 

@@ -230,7 +230,9 @@ class WalSource:
         pause = TELL_SECONDS if self._has_events else IDLE_SECONDS
         if confirmable > self._told and (self._wants_reply or now - self._confirmed_at >= pause):
             self._confirm(confirmable)
-            self._confirmed_at, self._has_events = now, len(self._outstanding) > 0
+            # The commit of events that are delivered already may come in a unit of its own.
+            self._has_events = self._transactions.is_open or len(self._outstanding) > 0
+            self._confirmed_at = now
             self._tell(now)
         elif self._wants_reply or now - self._told_at >= QUIET_SECONDS:
             self._tell(now)

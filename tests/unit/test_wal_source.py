@@ -190,6 +190,20 @@ def test_the_log_of_others_is_confirmed_once_a_minute(server: MemoryServer, sour
     assert server.noted == [70, 130, 190]
 
 
+def test_events_of_which_the_commit_comes_late_are_confirmed_at_once(server: MemoryServer, source: WalSource) -> None:
+    server.write(b"1")
+    source.open()
+    *begun, commit = server.log.pop()[1]
+    server.streams[0]._frames = [keepalive_frame(50), *begun]
+    deliver(read(source))
+    source.settle(2)
+    assert server.confirmed == 50
+    server.streams[0]._frames = [commit]
+    read(source)
+    source.settle(4)
+    assert server.confirmed == 100
+
+
 def test_a_relay_takes_the_next_epoch_once_it_reads_the_slot(server: MemoryServer, source: WalSource) -> None:
     server.is_read = True
     with pytest.raises(SlotInUseError):
