@@ -120,7 +120,7 @@ def test_a_standby_waits_for_the_slot_and_begins_anew(
     server, topic = MemoryServer(), MemoryTopic()
     server.write(b"1")
     server.is_read = True
-    caplog.set_level(logging.DEBUG)
+    caplog.set_level(logging.DEBUG, relay_module.__name__)
     relay, clock = make(server, topic)
 
     look = server.look
