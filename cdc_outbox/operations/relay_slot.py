@@ -34,7 +34,7 @@ class RelaySlot:
 
     Args:
         skips_earlier: Whether events that no slot holds may stay unpublished.
-        takes_over: Whether the relay publishes from where the slot is, whoever published before.
+        takes_over: Whether the relay publishes from the position of the slot after another publisher.
         report: Receives each step.
     """
 
