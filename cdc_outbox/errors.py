@@ -43,7 +43,7 @@
     │   └── OrderingError
     │       ├── SequenceGapError               .expected .actual
     │       └── SequenceConflictError
-    ├── RelayError                             its branch is in cdc_outbox.relay.relay_errors
+    ├── RelayError                             see cdc_outbox.relay.relay_errors
     └── StackError
 
 ``retryable`` is true if the same call may succeed later; loops retry nothing else. ``hint`` says what the operator can
@@ -110,8 +110,7 @@ class NotInTransactionError(OutboxError):
 class StaleSequenceError(OutboxError):
     """The caller's own sequence is not above the aggregate's last one; the event was not written.
 
-    Another transaction was first, or the same event is added again. Events added by the same call may have been
-    written, so roll back.
+    Another transaction was first, or the event is added again. Roll back: this call may have written other events.
     """
 
     hint = "Read the aggregate again and repeat the decision, or skip what is already written."
