@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -78,6 +79,9 @@ class Ready:
 
     def __init__(self, *_arguments: object) -> None:
         self.slot = SLOT
+        self.publishers = SimpleNamespace(
+            find=lambda: None, exists=lambda: False, find_relayed=lambda _slot: None, forget=lambda _epoch: None
+        )
 
     def read_facts(self) -> DatabaseFacts:
         return replace(GOOD, slot=self.slot)
