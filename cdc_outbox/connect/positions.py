@@ -15,10 +15,6 @@ from cdc_outbox.debezium.connector_offsets import READS_NOTHING
 from cdc_outbox.debezium.render import owes_rows
 from cdc_outbox.debezium.slot_plan import READS_MESSAGES, Hole, SlotState, StoredOffset, find_hole, stored_offset
 
-_BESIDE_A_RELAY = (
-    "Delete the connector while the relay publishes. To publish with Debezium instead, stop every relay of the spec."
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
@@ -52,17 +48,12 @@ class Positions:
     def find_hole(self) -> Hole | None:
         """Return which events the connector would not publish if it started now, ``None`` if none are known.
 
-        A slot that a relay reads has no hole, and the connector cannot start on it.
-
         Does not check which rows a slot does not hold. A missing slot in another database than the connector's does
         not count.
         """
         name = self.config.get("database.dbname", "")
         if self.slot is None and name != self.database and not name.startswith("${"):
             return None
-        if self.slot is not None and self.slot.is_relayed:
-            text = f"the slot {self.slot.name} is read by a relay, which publishes its events: {self.slot.reader_name}."
-            return Hole("DB503", text, _BESIDE_A_RELAY)
         state = SlotState(
             slot=self.slot,
             stored=self._resumed_offset(),

@@ -33,8 +33,6 @@ IN_SNAPSHOT = StoredOffset(Lsn(100), in_snapshot=True)
         (replace(FITTING, slot=replace(SLOT, wal_status="lost")), "DB512"),
         (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101))), "DB513"),
         (replace(FITTING, slot=replace(SLOT, confirmed=Lsn(101), reader=7)), None),
-        (replace(FITTING, slot=replace(SLOT, reader=7, reader_name="cdc-outbox relay orders")), "DB503"),
-        (replace(FITTING, slot=replace(SLOT, reader=0, reader_name="cdc-outbox relay orders")), None),
         (replace(FITTING, stored=StoredOffset(Lsn(501))), "DB514"),
         (replace(FITTING, stored=StoredOffset(Lsn(450))), None),
         (replace(FITTING, config={**FITTING.config, **OWING}), "DB515"),
