@@ -214,13 +214,13 @@ class SlotProofSource:
         name, outbox = self._spec.name, self._spec.outbox.table
         connected = ask_connect(name, client)
         found = None if connected is None else connected.connector
-        if found is None and slot.is_relayed:
-            return  # it reads what the slot names, and confirms what it has delivered
+        if found is None and self._is_relayed(slot):
+            return
         if connected is None or found is None:
             raise UnprovenDeliveryError(
                 f"the connector {name} does not exist; nothing was deleted",
                 hint="Check that this is the connector's Connect cluster. `cdc-outbox deploy-connector` creates "
-                "the connector. If a relay publishes, start it, or leave --connect-url out.",
+                "the connector. If a relay publishes, leave --connect-url out.",
             )
         table = f"{outbox.schema}.{outbox.name}"
         if slot_of(found.config) != self._name or not captures(table, found.config):
@@ -236,6 +236,13 @@ class SlotProofSource:
         hole = find_hole(self._name, state)
         if hole is not None:
             raise UnprovenDeliveryError(f"{hole.text.rstrip('.')}; nothing was deleted", hint=hole.hint)
+
+    def _is_relayed(self, slot: SlotFacts) -> bool:
+        """Return whether a relay publishes the outbox, and nothing else has moved its slot."""
+        publisher = self._facts.publishers.find()
+        if publisher is None or not publisher.kind.is_relay or publisher.slot != self._name:
+            return False
+        return SlotState(slot=slot, relayed=publisher.confirmed).is_relayed
 
     def refuse_doubt(self, checkpoint: Checkpoint[Lsn]) -> None:
         """Refuse rows that were written before the publication became what it is."""
