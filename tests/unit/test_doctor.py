@@ -326,7 +326,7 @@ def test_of_a_database_that_no_connector_reads_the_tables_are_compared() -> None
 
 def test_a_relay_is_a_note_and_neither_connector_nor_heartbeats_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     def look(*_asked: object) -> Looked:
-        yield slot_in_use(SPEC, slot)
+        yield slot_in_use(slot)
         return slot
 
     slot = replace(SLOT, reader=7, reader_name="cdc-outbox relay orders")
