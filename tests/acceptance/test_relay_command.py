@@ -185,7 +185,7 @@ def test_other_commands_recognise_the_slot_of_a_relay(pipeline: Pipeline, spec: 
         assert diagnosed.returncode == 0, diagnosed.stdout
         refused = run_command("deploy-connector", spec, env=env)
         assert refused.returncode == 1
-        assert f"a relay publishes from the slot (cdc-outbox relay {pipeline.name}" in refused.stderr
+        assert f"a relay publishes the outbox of {pipeline.name}" in refused.stderr
         verified = run_command("verify", spec, env=env)
         assert verified.returncode == 0, verified.stdout
         pruned = run_command("prune", spec, "--keep", "0s", env=env)
