@@ -290,7 +290,7 @@ class SlotFacts:
 
     @property
     def is_relayed(self) -> bool:
-        """Whether a relay reads it now, as far as the server tells this role."""
+        """Whether a relay reads it now."""
         return self.active and self.reader_name.startswith(RELAY)
 
     @property
