@@ -101,8 +101,8 @@ def resume(
 
     The command waits until they and all their tasks run. On PostgreSQL, it compares slot and offset first, and refuses
     a connector that would skip events: its next offset would overwrite the evidence of which events were skipped. It
-    also refuses while another process reads the slot, because Connect would report a running connector that reads
-    nothing, and while a relay publishes the outbox.
+    also refuses while a relay publishes the outbox, and while another process reads the slot, because Connect would
+    report a running connector that reads nothing.
 
     \b
     Example:
