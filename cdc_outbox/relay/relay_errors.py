@@ -8,10 +8,11 @@
         ├── DeliveryError                      retryable
         ├── MessageRefusedError
         ├── NotThePublisherError
-        ├── SlotInUseError                     retryable .slot
-        ├── SlotNotFoundError                  .slot
-        ├── SlotLostError                      .slot
-        ├── SlotMovedError                     .slot .expected .found
+        ├── SlotError                          .slot
+        │   ├── SlotInUseError                 retryable
+        │   ├── SlotNotFoundError
+        │   ├── SlotLostError
+        │   └── SlotMovedError                 .expected .found
         ├── PublicationNotFoundError           .publication
         └── ServerChangedError                 .expected .found
 """
@@ -66,57 +67,44 @@ class NotThePublisherError(RelayError):
     )
 
 
-class SlotInUseError(RelayError):
-    """Another connection reads the slot.
+class SlotError(RelayError):
+    """The slot cannot be read as it is.
 
     Args:
         slot: Its name.
     """
+
+    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.slot = slot
+
+
+class SlotInUseError(SlotError):
+    """Another connection reads the slot."""
 
     retryable = True
     hint = "Find what reads the slot: pg_replication_slots has its active_pid. Stop it, or let this relay wait."
 
-    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.slot = slot
 
-
-class SlotNotFoundError(RelayError):
-    """The slot does not exist. The relay never creates it again: events written since would not be published.
-
-    Args:
-        slot: Its name.
-    """
+class SlotNotFoundError(SlotError):
+    """The slot does not exist. The relay never creates it again: events written since would not be published."""
 
     hint = "Run `cdc-outbox verify SPEC` to list the events that were not published before you create a slot."
 
-    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.slot = slot
 
-
-class SlotLostError(RelayError):
-    """The server has removed WAL that the slot needs, so the slot cannot be read any more.
-
-    Args:
-        slot: Its name.
-    """
+class SlotLostError(SlotError):
+    """The server has removed WAL that the slot needs, so the slot cannot be read any more."""
 
     hint = (
         "Run `cdc-outbox verify SPEC` to list the events that were not published, then drop the slot and create it "
         "again. Raise max_slot_wal_keep_size so that it does not happen again."
     )
 
-    def __init__(self, message: str, *, slot: str, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.slot = slot
 
-
-class SlotMovedError(RelayError):
+class SlotMovedError(SlotError):
     """The slot is further than the relay confirmed: it was advanced, read by others, or created again.
 
     Args:
-        slot: Its name.
         expected: The last position that a relay confirmed, or where the timeline of that log ended.
         found: The slot's position.
     """
@@ -124,8 +112,7 @@ class SlotMovedError(RelayError):
     hint = "Run `cdc-outbox verify SPEC` to list the events between the two positions that were not published."
 
     def __init__(self, message: str, *, slot: str, expected: Lsn, found: Lsn, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.slot = slot
+        super().__init__(message, slot=slot, hint=hint)
         self.expected = expected
         self.found = found
 
