@@ -99,14 +99,12 @@ def _routing(config: Mapping[str, str]) -> Iterator[RelayRefusal]:
         yield RelayRefusal(option=error.field, reason=str(error), remedy=error.hint or "Publish with Debezium.")
         return
     for alias in read.others:
-        is_decoder = config.get(f"transforms.{alias}.type") == DECODER
-        reason = (
-            "the relay does not read logical messages (outbox.mode: message)"
-            if is_decoder
-            else "the relay runs no transform beside the EventRouter"
-        )
-        remedy = "Choose the mode keep or delete, or publish with Debezium." if is_decoder else "Publish with Debezium."
-        yield RelayRefusal(option=f"transforms.{alias}.type", reason=reason, remedy=remedy)
+        option = f"transforms.{alias}.type"
+        reason, remedy = "the relay runs no transform beside the EventRouter", "Publish with Debezium."
+        if config.get(option) == DECODER:
+            reason = "the relay does not read logical messages (outbox.mode: message)"
+            remedy = "Choose the mode keep or delete, or publish with Debezium."
+        yield RelayRefusal(option=option, reason=reason, remedy=remedy)
     if "header.converter" not in config:
         remedy = "Set header.converter=org.apache.kafka.connect.storage.SimpleHeaderConverter."
         yield RelayRefusal(option="header.converter", reason="it is left to the worker", remedy=remedy)
@@ -122,14 +120,12 @@ def _routing(config: Mapping[str, str]) -> Iterator[RelayRefusal]:
 
 
 def _of_routing(error: CdcOutboxError) -> RelayRefusal:
-    option = getattr(error, "field", "") or "transforms"
+    option, reason = getattr(error, "field", "") or "transforms", str(error)
+    remedy = "Correct the option, or publish with Debezium."
     if option == "table.expand.json.payload":
-        reason, remedy = (
-            "the relay does not expand JSON payloads",
-            "Set outbox.payload_type: json, or publish with Debezium.",
-        )
-        return RelayRefusal(option=option, reason=reason, remedy=remedy)
-    return RelayRefusal(option=option, reason=str(error), remedy="Correct the option, or publish with Debezium.")
+        reason = "the relay does not expand JSON payloads"
+        remedy = "Set outbox.payload_type: json, or publish with Debezium."
+    return RelayRefusal(option=option, reason=reason, remedy=remedy)
 
 
 def _is_rendered(config: Mapping[str, str], alias: str) -> bool:

@@ -31,8 +31,6 @@ PINNED: Mapping[str, str] = {
     "wal_sender_timeout": "15s",
 }
 """What decides how the server spells values, whatever is set for the role; a vanished relay frees its slot in 15 s."""
-STATUS_SECONDS = 5.0
-"""The longest pause between two status updates: a third of ``wal_sender_timeout``."""
 _NETWORK: Mapping[str, str] = {
     "keepalives": "1",
     "keepalives_idle": "5",
