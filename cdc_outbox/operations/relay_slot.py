@@ -81,7 +81,10 @@ class RelaySlot:
                 raise SlotNotFoundError(f"the slot {name} does not exist", slot=name, hint=_GONE)
             epoch = self._declare(publisher, None)
             try:
-                self._create(facts, timeout_seconds)
+                start = self._create(facts, timeout_seconds)
+                if epoch is not None and start is not None:
+                    # A slot that is created again before the relay's first start must be noticed too.
+                    self._database.publishers.confirm(epoch, start)
             except BaseException:
                 self._database.publishers.forget(epoch)
                 raise
@@ -104,7 +107,8 @@ class RelaySlot:
             require_publisher(publishers.find(), name)
         return epoch
 
-    def _create(self, facts: DatabaseFacts, timeout_seconds: float) -> None:
+    def _create(self, facts: DatabaseFacts, timeout_seconds: float) -> Lsn | None:
+        """Create the slot, and return its position; ``None`` if another instance was faster."""
         name = self._spec.database.slot
         step = self._plan(facts.slot, self._written())
         if step is SlotStep.RECREATE:
@@ -114,12 +118,13 @@ class RelaySlot:
         try:
             start = self._database.create_slot(timeout_seconds=timeout_seconds)
         except DatabaseError as error:
-            if error.sqlstate == _ALREADY_THERE:  # another instance was faster
-                return
+            if error.sqlstate == _ALREADY_THERE:
+                return None
             raise
         self._report(f"created the slot {name} at {start}")
         if self._earlier is None:
             self._refuse_earlier(facts)
+        return start
 
     def _refuse_earlier(self, facts: DatabaseFacts) -> None:
         """Drop the slot again if a writer started before it existed."""

@@ -281,3 +281,20 @@ def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline
     assert run_command("relay", spec, "--create-slot", "--earlier-events", "skip", env=env).returncode == 0
     with relay(pipeline, spec):
         eventually(lambda: has_slot(pipeline), "the relay to read", seconds=60)
+
+
+def test_a_slot_that_was_created_again_before_the_first_start_is_not_read(pipeline: Pipeline, spec: Path) -> None:
+    env = {
+        "CDC_OUTBOX_DSN": pipeline.dsn,
+        "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers,
+        "CDC_OUTBOX_SLOT_TIMEOUT": "300s",
+    }
+    assert run_command("relay", spec, "--create-slot", env=env).returncode == 0
+    pipeline.write(1)
+    slot = pipeline.spec.database.slot
+    with pipeline.connect() as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+        connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+    done = run_command("relay", spec, env=env)
+    assert done.returncode == 1
+    assert f"the slot {slot} is at" in done.stderr
