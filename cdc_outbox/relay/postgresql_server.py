@@ -3,7 +3,6 @@
 import os
 import socket
 from dataclasses import replace
-from typing import Any
 
 from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
@@ -57,18 +56,14 @@ class PostgresqlServer:
             log=log,
             publisher=publishers.find(),
             slot=read_slots(connection, self._driver).find(self._slot),
-            publishes=publication is not None and publication.publishes_inserts and publication.covers_table,
+            publishes=publication is not None
+            and publication.publishes_inserts
+            and publication.covers_table
+            and not publication.row_filter,
         )
 
     def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
-        """Write that this relay publishes, with the next epoch, and return that.
-
-        Args:
-            publisher: The relay that published until now.
-
-        Returns:
-            ``None`` if another publisher was written meanwhile.
-        """
+        """Write that this relay publishes after another one, and return its epoch; ``None`` if another one did."""
         return self._publishers().declare(
             PublisherKind.WAL_RELAY, slot=self._slot, confirmed=confirmed, instance=self._instance, after=publisher
         )
@@ -114,8 +109,7 @@ class PostgresqlServer:
         if self._connection is None:
             # What is confirmed is written before the slot confirms it: it has to last, and not to wait for standbys.
             options = f"-c statement_timeout={_LOOK_MILLISECONDS} -c synchronous_commit=local"
-            timeout: dict[str, Any] = {"options": options}
-            self._connection = connect(self._dsn, application_name=f"{self._name} (look)", **timeout)
+            self._connection = connect(self._dsn, application_name=f"{self._name} (look)", options=options)
         return self._connection
 
     def start(self) -> ReplicationConnection:

@@ -72,7 +72,7 @@ class StreamFacts:
     Args:
         publisher: ``None`` if none was ever written.
         slot: ``None`` if it does not exist.
-        publishes: Whether the publication exists and publishes the outbox's inserted rows.
+        publishes: Whether the publication exists and publishes every row that is inserted into the outbox.
     """
 
     log: LogIdentity
@@ -178,8 +178,7 @@ class WalSource:
         require_position(publisher, facts.log, slot.name, slot.confirmed or Lsn(0), branches)
         if not facts.publishes:
             raise PublicationNotFoundError(
-                f"the publication {self._publication} does not exist, or does not publish what is inserted into the "
-                "outbox",
+                f"the publication {self._publication} does not exist, or does not publish every row that is inserted",
                 publication=self._publication,
             )
         return publisher, slot

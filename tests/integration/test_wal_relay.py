@@ -392,7 +392,12 @@ def promote(postgres: Postgres, outbox: Outbox) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    ["drop publication {}", "alter publication {} drop table outbox", "alter publication {} set (publish = '')"],
+    [
+        "drop publication {}",
+        "alter publication {} drop table outbox",
+        "alter publication {} set (publish = '')",
+        "alter publication {} set table outbox where (aggregateid <> '1')",
+    ],
 )
 def test_a_publication_without_the_outbox_is_named(outbox: Outbox, topic: MemoryTopic, change: str) -> None:
     with running(outbox, topic) as relay:
