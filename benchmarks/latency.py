@@ -191,7 +191,8 @@ def prepare(dsn: str, spec: Spec) -> None:
     with psycopg.connect(dsn) as connection:
         upgrade(lambda sql: _run(connection, sql), outbox_component(spec.outbox, first_source="bench.1"))
         connection.execute(publication_statement(spec.outbox, "bench_outbox").encode())
-        connection.execute("create role bench login replication password 'bench'")
+        if not connection.execute("select from pg_roles where rolname = 'bench'").fetchall():
+            connection.execute("create role bench login replication password 'bench'")
         connection.execute("grant select on outbox to bench")
 
 

@@ -77,7 +77,8 @@ class RelaySlot:
         slot, name, publisher = facts.slot, self._spec.database.slot, self._database.publishers.find()
         if slot is None or (slot.wal_status == "lost" and self._earlier is not None):
             if publisher is not None and publisher.confirmed is not None and self._earlier is None:
-                require_publisher(publisher, name)
+                if not self._takes_over:
+                    require_publisher(publisher, name)
                 raise SlotNotFoundError(f"the slot {name} does not exist", slot=name, hint=_GONE)
             epoch = self._declare(publisher, None)
             try:

@@ -269,6 +269,25 @@ def test_it_takes_over_from_a_connector_only_on_request(deployed: Pipeline, tmp_
     assert run_command("relay", spec, "--take-over", env=env).returncode == 2
 
 
+def test_a_relay_of_another_slot_is_replaced_only_on_request(pipeline: Pipeline, spec: Path) -> None:
+    env, create = {"CDC_OUTBOX_DSN": pipeline.dsn}, ("relay", spec, "--create-slot")
+    assert run_command(*create, env=env).returncode == 0
+    with pipeline.connect() as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
+        connection.execute("update outbox_publishers set slot = 'another', confirmed = '0/1'")
+    for options, reason in (
+        ((), "published through the slot another, not through"),
+        (("--take-over",), f"the slot {pipeline.spec.database.slot} does not exist"),
+    ):
+        done = run_command(*create, *options, env=env)
+        assert (done.returncode, reason in done.stderr) == (1, True)
+    assert run_command(*create, "--take-over", "--earlier-events=skip", env=env).returncode == 0
+    with pipeline.connect() as connection:
+        found = publishers_of(connection, pipeline.spec.outbox).find()
+    assert found is not None
+    assert (found.slot, has_slot(pipeline)) == (pipeline.spec.database.slot, True)
+
+
 def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline, spec: Path) -> None:
     with relay(pipeline, spec):
         eventually(lambda: has_slot(pipeline), "the slot", seconds=60)

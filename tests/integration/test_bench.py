@@ -4,7 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from benchmarks import cli, consumer, machine, parked, writer
+from benchmarks import cli, consumer, machine, parked, relay, writer
 from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
@@ -32,6 +32,18 @@ def test_the_latency_benchmark_reports_every_side(outbox_stack: Stack) -> None:
     table = report(sides)
     assert all(side.row() in table for side in sides)
     assert sides[1].ratio(sides[0]) in table
+
+
+def test_the_relays_benchmark_reports_every_side(outbox_stack: Stack) -> None:
+    plan = relay.Plan(events=300, rounds=1, rate=50, seconds=0.2)
+    sides, loads = relay.measure(outbox_stack, plan, machine.IdleTime())
+    assert [side.name for side in sides] == [relay.RELAY, relay.DEBEZIUM, relay.READER]
+    assert all(run.rate > 0 for side in sides for run in side.runs)
+    assert all(load.p50 > 0 for load in loads.values())
+    found = relay.findings(sides, loads)
+    assert len(found) == 5
+    printed = relay.report(sides, loads, found)
+    assert all(line in printed for line in (*(side.row() for side in sides), *map(str, found)))
 
 
 def test_a_server_that_does_not_wait_for_the_disk_is_refused(outbox_stack: Stack) -> None:
