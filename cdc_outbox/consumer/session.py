@@ -145,7 +145,7 @@ class Session:
             raise ours or ConfigError(
                 f"connect() raised {type(error).__name__}{origin_of(error)}",
                 field="EffectsDatabase.connect",
-                hint="The error comes from your function, or from the driver that it called; --verbose shows it.",
+                hint="connect() opens the consumer's connections. Correct that function; --verbose shows the error.",
             ) from error
 
     async def close(self) -> None:

@@ -34,6 +34,7 @@ CLOSED, UNIQUE_VIOLATION, FAILED_TRANSACTION, CANCELED = "08003", "23505", "25P0
 
 NO_DATABASE = "Create the database, or correct its name in the DSN."
 _HINTS = {
+    CLOSED: "Open a new connection: this one is closed. If your code did not close it, check that the server runs.",
     "25006": "Write on the primary, in a transaction that is not read-only.",
     "3D000": NO_DATABASE,
     "42501": "`cdc-outbox init SPEC --grants` prints the privileges that each role needs.",
