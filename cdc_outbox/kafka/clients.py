@@ -172,15 +172,18 @@ def make_consumer(
         return confluent.Consumer({**settings, "debug": debug}, logger=log)
 
 
+_SETTINGS = "Correct the name or the value; librdkafka's CONFIGURATION.md lists the settings."
+
+
 @contextmanager
 def refusing_settings() -> Iterator[None]:
     """Translate librdkafka's refusal of a setting into a ConfigError."""
     try:
         yield
     except confluent.KafkaException as error:
-        raise ConfigError(error.args[0].str(), field="kafka") from error
+        raise ConfigError(error.args[0].str(), field="kafka", hint=_SETTINGS) from error
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka") from error
+        raise ConfigError(f"a setting has a value of the wrong type: {error}", field="kafka", hint=_SETTINGS) from error
 
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
