@@ -138,6 +138,7 @@ class WireContract:
             raise ConfigError(
                 f"the aggregate type {aggregate_type!r} is not in the contract; its types are {known}",
                 field="aggregates",
+                hint="Correct the aggregate type, or add it to aggregates in the spec and export its contract again.",
             )
         return self.aggregates[aggregate_type]
 

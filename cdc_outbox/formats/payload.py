@@ -249,7 +249,7 @@ def _refusal(error: TypeError | ValueError | RecursionError) -> EventError:
         case RecursionError():
             return EventError("the payload is nested too deeply, or contains itself", hint=_MAX_DEPTH_HINT)
         case ValueError():
-            return EventError("the payload is not JSON: a number is NaN, infinite or longer than Python reads")
+            return EventError("the payload is not JSON: a number is NaN, infinite or has too many digits for Python")
         case _:
             return EventError(_NO_STRING_KEY)
 

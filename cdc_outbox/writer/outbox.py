@@ -351,7 +351,7 @@ def _listed(names: Iterable[str]) -> str:
 def _checked(event: Event) -> Event:
     """Return what is an event; anything else is often the connection, passed in the wrong place."""
     if not isinstance(event, Event):
-        hint = "Pass an Event." if isinstance(event, RecordedEvent) else "Pass the connection first."
+        hint = "Pass an Event." if isinstance(event, RecordedEvent) else "Pass the connection first, then an Event."
         raise EventError(f"event must be an Event, not {type(event).__name__}", hint=hint)
     return event
 
