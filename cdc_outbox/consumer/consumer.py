@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from cdc_outbox.consumer.delivery import Delivery, Outcome
 from cdc_outbox.consumer.fencing import Ownership
 from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
-from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, HandlerRunner, Handlers
+from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, HandlerRunner, Handlers, check_event_types
 from cdc_outbox.consumer.inbox_tables import checked_name
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
@@ -122,6 +122,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         It neither commits, rolls back nor closes the connection. psycopg's methods refuse to; where SQL does it, the
         consumer stops with a TransactionEndedError, and the event comes again.
         """
+        check_event_types(event_types)
 
         def register(handler: Handler[ConnectionT]) -> Handler[ConnectionT]:
             self._handlers.add(event_types, handler, takes_batch=False)
@@ -135,6 +136,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         They are in order, and all that come one after the other: an event of a type with another handler ends the list.
         If the handler fails, the same events come again one by one, each in a list of its own.
         """
+        check_event_types(event_types)
 
         def register(handler: BatchHandler[ConnectionT]) -> BatchHandler[ConnectionT]:
             self._handlers.add(event_types, handler, takes_batch=True)

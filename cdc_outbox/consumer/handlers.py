@@ -60,6 +60,22 @@ class Registered:
     takes_batch: bool
 
 
+def check_event_types(event_types: Sequence[object]) -> None:
+    """Check the types of a handler before it is known: `@consumer.on` without parentheses passes the handler instead.
+
+    Raises:
+        ConfigError: None is named, or one is not a str.
+    """
+    if not event_types:
+        raise ConfigError("a handler needs at least one event type", field="Consumer.on")
+    if not all(isinstance(event_type, str) for event_type in event_types):
+        raise ConfigError(
+            "event types of a handler must be str",
+            field="Consumer.on",
+            hint='Write @consumer.on("OrderPlaced"), with parentheses.',
+        )
+
+
 class Handlers:
     """The handlers of a consumer, by event type.
 
@@ -87,17 +103,9 @@ class Handlers:
         """Register a handler.
 
         Raises:
-            ConfigError: One of the types has a handler already, none was named, the handler must be awaited and
-                cannot be, or it cannot be called with an event and a connection.
+            ConfigError: One of the types has a handler already, the handler must be awaited and cannot be, or it cannot
+                be called with an event and a connection.
         """
-        if not event_types:
-            raise ConfigError("a handler needs at least one event type", field="Consumer.on")
-        if not all(isinstance(event_type, str) for event_type in event_types):
-            raise ConfigError(
-                "event types of a handler must be str",
-                field="Consumer.on",
-                hint='Write @consumer.on("OrderPlaced"), with parentheses.',
-            )
         is_awaited = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
         if self._asynchronous and not is_awaited:
             raise ConfigError(

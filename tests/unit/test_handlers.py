@@ -43,7 +43,6 @@ def test_neighbours_of_a_batch_handler_are_one_call_and_all_others_are_calls_of_
     ("types", "call", "reason"),
     [
         (["A"], handler, "'A' already has a handler"),
-        ([], handler, "at least one event type"),
         (["B"], coroutine, "coroutine is a coroutine function, which Consumer does not await"),
     ],
 )
@@ -52,6 +51,16 @@ def test_what_cannot_be_registered_is_refused(types: list[str], call: Any, reaso
     handlers.add(["A"], handler, takes_batch=False)
     with pytest.raises(ConfigError, match=reason):
         handlers.add(types, call, takes_batch=False)
+
+
+@pytest.mark.parametrize(
+    ("types", "reason"), [((), "at least one event type"), ((handler,), "event types of a handler must be str")]
+)
+def test_event_types_are_checked_before_there_is_a_handler(types: tuple[Any, ...], reason: str) -> None:
+    consumer: Consumer[Any] = Consumer(name="s", contract=CONTRACT, kafka={"bootstrap.servers": "x:1"}, database=print)
+    for decorator in (consumer.on, consumer.on_batch):
+        with pytest.raises(ConfigError, match=reason):
+            decorator(*types)
 
 
 class Callable:
