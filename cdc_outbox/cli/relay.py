@@ -54,7 +54,8 @@ _LOG = logging.getLogger("cdc_outbox.relay")
 @click.option(
     "--earlier-events",
     type=click.Choice([way.value for way in EarlierEvents]),
-    help="Events written before the slot existed: skip them; to republish them, deploy a connector.",
+    help="How to handle events that no slot holds: skip them; the relay does not republish them. Default: refuse to "
+    "start if there are any.",
 )
 @click.option(
     "--slot-timeout",

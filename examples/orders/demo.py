@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import LiteralString
 
 import psycopg
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from psycopg.sql import Literal
 
@@ -31,6 +31,11 @@ from cdc_outbox.testing import Stack, StackConfig
 from examples.orders.evidence import Evidence, gather
 from examples.orders.orders import place_order
 
+_GROUPS_NOT_LOADED = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 HERE = Path(__file__).parent
 SPEC = "connectors/orders.yaml"
 CONTRACT = load_contract(HERE / "orders.contract.json")
@@ -148,9 +153,14 @@ class Demo:
         return sum(end - done.get(partition, 0) for partition, end in ends.items())
 
     def busy_consumers(self) -> int:
-        """Return how many members of the group have partitions."""
+        """Return how many members of the group have partitions; 0 until the broker has loaded its groups."""
         [future] = self._admin.describe_consumer_groups(["shipping"]).values()
-        return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
+        try:
+            return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
+        except KafkaException as error:
+            if error.args[0].code() not in _GROUPS_NOT_LOADED:
+                raise
+            return 0
 
     def close(self) -> None:
         """Stop the consumers and the relays."""
