@@ -121,6 +121,11 @@ class Demo:
         environment = {**os.environ, **self.stack.environment(), **variables}
         return subprocess.Popen([sys.executable, "-m", "cdc_outbox", *arguments], env=environment)
 
+    def publishing_relay(self) -> "subprocess.Popen[bytes]":
+        """Return the relay that publishes; which of them was first is a matter of milliseconds."""
+        [(instance,)] = self._orders.execute("select instance from outbox_publishers").fetchall()
+        return next(relay for relay in self.relays if str(instance).endswith(f"/{relay.pid}"))
+
     def committed(self) -> int:
         """Return how many orders are committed."""
         return count(self._orders, "select count(*) from orders")
@@ -297,8 +302,8 @@ def kill_worker(demo: Demo) -> bool:
 
 def kill_relay(demo: Demo) -> bool:
     """Kill the relay that publishes while committed events wait for it; another one takes over."""
-    victim = demo.relays[0]
     wait_for(demo.committed, at_least=int(ORDERS * PUBLISHER_DIES_AFTER), seconds=60)
+    victim = demo.publishing_relay()
     victim.send_signal(signal.SIGSTOP)
     wait_for(demo.unpublished, at_least=IN_FLIGHT, seconds=10)
     victim.kill()

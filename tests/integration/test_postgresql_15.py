@@ -78,7 +78,8 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
         event.id for event in written
     ]
     looked = run_here("preflight", str(spec), *way, *brokers, env=env)
-    assert (looked.returncode, looked.stdout, looked.stderr) == (0, "", "nothing found\n")
+    # A line before it may say that Connect, whose workers share out their tasks at any time, is waited for.
+    assert (looked.returncode, looked.stdout, looked.stderr.splitlines()[-1:]) == (0, "", ["nothing found"])
 
 
 def test_a_slot_that_is_older_than_its_publication_is_found(postgres_15: Postgres, tmp_path: Path) -> None:
