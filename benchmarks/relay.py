@@ -3,7 +3,8 @@
 Every side of every round reads the same log through a slot of its own, and publishes to a topic of its own; rates and
 CPU count until the last message is in the topic. The topic is read afterwards: each event must be there once,
 in the order of its aggregate. Then events are written at a steady rate for the relay and for Debezium with the latency
-`low`. `infra/bench relay` runs it; it exits 1 if a bound is missed, and 75 if the machine was too busy to tell.
+`low`, which take turns too. `infra/bench relay` runs it; it exits 1 if a bound is missed, and 75 if the machine was too
+busy to tell.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 import psutil
@@ -106,12 +107,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is measured; the defaults take about ten minutes."""
+    """How much is measured; the defaults take about twenty minutes."""
 
     events: int = 1_000_000
     rounds: int = 5
     rate: int = 1_000
-    seconds: float = 20
+    seconds: float = 10
 
 
 def main() -> int:
@@ -120,7 +121,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=Plan().events, help="of the backlog")
     parser.add_argument("--rounds", type=int, default=Plan().rounds, help="5 at most")
     parser.add_argument("--rate", type=int, default=Plan().rate, help="events a second while latency is measured")
-    parser.add_argument("--seconds", type=float, default=Plan().seconds, help="that latency is measured")
+    parser.add_argument("--seconds", type=float, default=Plan().seconds, help="of each round of latency")
     options, idle = parser.parse_args(), IdleTime()
     with Stack(StackConfig(name="bench", environment={"BENCH_PASSWORD": PASSWORD})) as stack:
         demand_durable(stack)
@@ -131,8 +132,8 @@ def main() -> int:
     return idle.exit_code(met=all(finding.met for finding in found))
 
 
-def measure(stack: Stack, plan: Plan, idle: IdleTime) -> tuple[list[Side], dict[str, Load]]:
-    """Let the sides take turns at the backlog, then measure both publishers' latency."""
+def measure(stack: Stack, plan: Plan, idle: IdleTime) -> tuple[list[Side], dict[str, list[Load]]]:
+    """Let the sides take turns at the backlog, then both publishers at a steady rate."""
     dsn = stack.postgres.create_database("bench_relay")
     prepare(dsn, spec_of("bench"))
     sides = [Side(RELAY), Side(DEBEZIUM), Side(READER)]
@@ -156,7 +157,12 @@ def measure(stack: Stack, plan: Plan, idle: IdleTime) -> tuple[list[Side], dict[
             else:
                 side.runs.append(publish[side.name](stack, dsn, slot, plan.events))
             drop_slot(dsn, slot)
-    return sides, {name: measure_latency(stack, dsn, name, plan, idle) for name in (RELAY, DEBEZIUM)}
+    loads: dict[str, list[Load]] = {RELAY: [], DEBEZIUM: []}
+    for number in range(plan.rounds):
+        for name in (RELAY, DEBEZIUM) if number % 2 else (DEBEZIUM, RELAY):
+            idle.pause()
+            loads[name].append(measure_latency(stack, dsn, name, number, plan))
+    return sides, loads
 
 
 def spec_of(name: str, latency: str = "balanced") -> Spec:
@@ -298,20 +304,23 @@ def seconds_to_read(stack: Stack, dsn: str, slot: str) -> float:
     return time.monotonic() - started
 
 
-def measure_latency(stack: Stack, dsn: str, side: str, plan: Plan, idle: IdleTime) -> Load:
-    """Measure INSERT to consumer at a steady rate."""
-    name = "bench_low_relay" if side == RELAY else "bench_low_debezium"
+def measure_latency(stack: Stack, dsn: str, side: str, number: int, plan: Plan) -> Load:
+    """Measure INSERT to consumer at a steady rate, in one round."""
+    name = f"bench_low_{'relay' if side == RELAY else 'debezium'}_{number}"
     spec = spec_of(name, "low")
-    idle.pause()
     if side == DEBEZIUM:
         deploy(stack, dsn, spec, render(spec), stable_seconds=1)
-        return Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
-    topic = create_topic(stack, spec)
-    with relay(stack, dsn, name, "low"):
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(BACKLOG, {"aggregates": AGGREGATES, "first": 0, "last": 0})
-        wait_for(stack, topic, 1)
-        return Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
+        load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
+        ConnectClient(stack.connect_cluster).delete(name)
+    else:
+        topic = create_topic(stack, spec)
+        with relay(stack, dsn, name, "low"):
+            with psycopg.connect(dsn, autocommit=True) as connection:
+                connection.execute(BACKLOG, {"aggregates": AGGREGATES, "first": 0, "last": 0})
+            wait_for(stack, topic, 1)
+            load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
+    drop_slot(dsn, name)
+    return load
 
 
 def wait_until_free(dsn: str, slot: str) -> None:
@@ -330,11 +339,12 @@ def drop_slot(dsn: str, slot: str) -> None:
         connection.execute("select pg_drop_replication_slot(%s)", (slot,))
 
 
-def findings(sides: list[Side], loads: dict[str, Load]) -> list[Finding]:
+def findings(sides: list[Side], loads: dict[str, list[Load]]) -> list[Finding]:
     """Return whether the relay is within its bounds."""
     ours, theirs, reader = sides
     rate, cpu, of_reader = ours.ratio(theirs, _rate), ours.ratio(theirs, _cpu), ours.ratio(reader, _rate)
-    peak, p99 = max(run.peak_megabytes for run in ours.runs), loads[RELAY].p99 / loads[DEBEZIUM].p99
+    peak = max(run.peak_megabytes for run in ours.runs)
+    p99 = statistics.median(our.p99 / their.p99 for our, their in zip(*loads.values(), strict=True))
     return [
         Finding(f"rate: {rate:.2f} of Debezium's, at least {MIN_RATE}", rate >= MIN_RATE),
         Finding(f"CPU: {cpu:.2f} of Debezium's, at most {MAX_CPU}", cpu <= MAX_CPU),
@@ -344,12 +354,16 @@ def findings(sides: list[Side], loads: dict[str, Load]) -> list[Finding]:
     ]
 
 
-def report(sides: list[Side], loads: dict[str, Load], found: list[Finding]) -> str:
+def report(sides: list[Side], loads: dict[str, list[Load]], found: list[Finding]) -> str:
     """Return the tables and the bounds."""
     heading = f"  {f'median of {len(sides[0].runs)} rounds':<28}{'events/s':>12}{'CPU us':>12}{'peak MB':>10}"
     latency = f"  {'INSERT -> consumer, ms':<28}{'mean':>9}{'p50':>9}{'p99':>9}"
-    rows = [f"  {name:<28}{load}" for name, load in loads.items()]
+    rows = [f"  {name:<28}{_median_load(rounds)}" for name, rounds in loads.items()]
     return "\n".join([heading, *(side.row() for side in sides), "", latency, *rows, "", *map(str, found), ""])
+
+
+def _median_load(rounds: list[Load]) -> Load:
+    return Load(*(statistics.median(figures) for figures in zip(*map(astuple, rounds), strict=True)))
 
 
 def _cpu_seconds(process: psutil.Process) -> float:

@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
@@ -100,12 +102,16 @@ class ReplicationServer(Protocol):
         """Close what :meth:`look` opened."""
 
 
+def _one_thread() -> Executor:
+    return ThreadPoolExecutor(1, "cdc-outbox relay's server")
+
+
 class WalSource:
     """Reads a slot, and confirms what is delivered.
 
     The slot is the only memory: reading starts where it was confirmed, and no event is compared with a position. Who
     may read it is written beside the outbox, and so is each position before the slot confirms it: a slot that is
-    further was moved by others.
+    further was moved by others. A second thread writes and looks: events would wait for a commit.
 
     Args:
         server: Where the slot is.
@@ -113,6 +119,7 @@ class WalSource:
         publication: Its name.
         routes: The messages of each table's rows.
         clock: Monotonic seconds.
+        make_executor: Returns what runs the server's methods, one after the other.
 
     Attributes:
         lag_bytes: The WAL from the slot's confirmed position to the end of the log, at the last look.
@@ -127,8 +134,10 @@ class WalSource:
         slot: str,
         publication: str,
         clock: Callable[[], float] = monotonic,
+        make_executor: Callable[[], Executor] = _one_thread,
     ) -> None:
         self._server, self._routes, self._clock = server, routes, clock
+        self._make_executor = make_executor
         self._slot, self._publication = slot, publication
         self.lag_bytes: int | None = None
         self.warning = ""
@@ -143,6 +152,8 @@ class WalSource:
         self._outstanding: Outstanding[int] = Outstanding()
         self._wants_reply = self._has_events = False
         self._epoch: int | None = None
+        self._executor = self._make_executor()
+        self._running: tuple[Future[Any], Callable[[Any, float], object]] | None = None
 
     def open(self) -> None:
         """Start to read.
@@ -154,10 +165,10 @@ class WalSource:
             DatabaseError: The server cannot be reached, or refuses the role.
         """
         self._reset()
-        self._look()
+        self._accept(self._server.look())
         self._stream = self._server.start()
-        self._told_at = self._confirmed_at = self._clock()
-        publisher, slot = self._look()  # only now does nothing else move the slot
+        self._told_at = self._confirmed_at = self._looked_at = self._clock()
+        publisher, slot = self._accept(self._server.look())  # only now does nothing else move the slot
         found = slot.confirmed or Lsn(0)
         # Not before it reads the slot: relays that wait for it would take the epoch from each other.
         self._epoch = self._server.claim(publisher, max(found, publisher.confirmed or found))
@@ -166,9 +177,8 @@ class WalSource:
         self._told = found.value
         logger.info("reading slot %s from %s in epoch %d", self._slot, found, self._epoch)
 
-    def _look(self) -> tuple[Publisher, SlotFacts]:
-        facts = self._server.look()
-        self._looked_at = self._clock()
+    def _accept(self, facts: StreamFacts) -> tuple[Publisher, SlotFacts]:
+        """Return publisher and slot if this relay may read."""
         publisher = require_publisher(facts.publisher, self._slot, epoch=self._epoch)
         require_log(publisher, facts.log)
         slot = self._checked(facts.slot)
@@ -226,18 +236,30 @@ class WalSource:
             CdcOutboxError: What a unit failed with, or what the look found.
         """
         confirmable = self._outstanding.settle() or 0
+        self._finish(now)
         pause = TELL_SECONDS if self._has_events else IDLE_SECONDS
-        if confirmable > self._told and (self._wants_reply or now - self._confirmed_at >= pause):
-            self._confirm(confirmable)
+        is_due = self._wants_reply or now - self._confirmed_at >= pause
+        if self._wants_reply or now - self._told_at >= QUIET_SECONDS:
+            self._tell(now)
+        if self._running is None and confirmable > self._told and is_due:
             # The commit of events that are delivered already may come in a unit of its own.
             self._has_events = self._transactions.is_open or len(self._outstanding) > 0
             self._confirmed_at = now
-            self._tell(now)
-        elif self._wants_reply or now - self._told_at >= QUIET_SECONDS:
-            self._tell(now)
-        if now - self._looked_at >= LOOK_SECONDS:
-            self._look()
-        return len(self._outstanding) > 0
+            self._start(partial(self._confirm, confirmable), lambda _, then: self._tell(then), now)
+        elif self._running is None and now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at = now
+            self._start(self._server.look, lambda facts, _: self._accept(facts), now)
+        return len(self._outstanding) > 0 or self._running is not None
+
+    def _start(self, work: Callable[[], Any], then: Callable[[Any, float], object], now: float) -> None:
+        """Have the second thread work, and use its result, or its error, in a later round."""
+        self._running = self._executor.submit(work), then
+        self._finish(now)
+
+    def _finish(self, now: float) -> None:
+        if self._running is not None and self._running[0].done():
+            (work, then), self._running = self._running, None
+            then(work.result(), now)
 
     def _confirm(self, position: int) -> None:
         """Write the position down; from then on status updates confirm it."""
@@ -252,6 +274,7 @@ class WalSource:
     def close(self) -> None:
         """Confirm what is delivered, end the stream and close the connections."""
         stream, self._stream = self._stream, None
+        self._executor.shutdown()
         with closing(self._server):
             if stream is None:
                 return

@@ -1,6 +1,7 @@
 """In-memory parts of a relay: a server with one slot, routes, and a sink with room for a few messages."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -117,6 +118,35 @@ def slot_at(position: int, **options: Any) -> SlotFacts:
         "log_end": Lsn(position),
     }
     return SlotFacts(**(given | options))
+
+
+class ImmediateExecutor(Executor):
+    """Does what it is given at once, on the caller's thread."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future = Future[Any]()
+        try:
+            future.set_result(fn(*args, **options))
+        except Exception as error:  # noqa: BLE001 - as an executor
+            future.set_exception(error)
+        return future
+
+
+class HeldExecutor(ImmediateExecutor):
+    """Does what it is given at :meth:`run`."""
+
+    def __init__(self) -> None:
+        self._held: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        future = Future[Any]()
+        self._held.append(lambda: future.set_result(fn(*args, **options)))
+        return future
+
+    def run(self) -> None:
+        for work in self._held:
+            work()
+        self._held.clear()
 
 
 class MemoryStream:

@@ -16,7 +16,7 @@ from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.relay.wal_source import QUIET_SECONDS, StreamFacts, WalSource
 from cdc_outbox.telemetry import Metrics, RelayState
 from cdc_outbox.testing import MemoryMetrics
-from tests.support.relay_parts import Failures, MemoryServer, MemoryTopic, NamedRoutes
+from tests.support.relay_parts import Failures, ImmediateExecutor, MemoryServer, MemoryTopic, NamedRoutes
 
 
 class Clock:
@@ -35,7 +35,9 @@ class Clock:
 
 def make(server: MemoryServer, topic: MemoryTopic, metrics: Metrics | None = None) -> tuple[Relay, Clock]:
     clock = Clock()
-    source = WalSource(server, NamedRoutes(), slot="slot", publication="pub", clock=clock)
+    source = WalSource(
+        server, NamedRoutes(), slot="slot", publication="pub", clock=clock, make_executor=ImmediateExecutor
+    )
     retries = Backoff(first_seconds=0, longest_seconds=0)
     return Relay(source, topic.open, metrics=metrics, retries=retries, clock=clock), clock
 

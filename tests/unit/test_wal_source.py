@@ -1,5 +1,7 @@
 """What a source confirms, and when it refuses to read."""
 
+from collections.abc import Callable
+from concurrent.futures import Executor
 from dataclasses import replace
 
 import pytest
@@ -19,7 +21,15 @@ from cdc_outbox.relay.relay_errors import (
 )
 from cdc_outbox.relay.unit import Unit
 from cdc_outbox.relay.wal_source import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
-from tests.support.relay_parts import LOG, MemoryServer, NamedRoutes, publisher, slot_at
+from tests.support.relay_parts import (
+    LOG,
+    HeldExecutor,
+    ImmediateExecutor,
+    MemoryServer,
+    NamedRoutes,
+    publisher,
+    slot_at,
+)
 
 
 @pytest.fixture
@@ -31,7 +41,13 @@ def server() -> MemoryServer:
 
 @pytest.fixture
 def source(server: MemoryServer) -> WalSource:
-    return WalSource(server, NamedRoutes(), slot="slot", publication="pub", clock=lambda: 0.0)
+    return source_of(server, ImmediateExecutor)
+
+
+def source_of(server: MemoryServer, make_executor: Callable[[], Executor]) -> WalSource:
+    return WalSource(
+        server, NamedRoutes(), slot="slot", publication="pub", clock=lambda: 0.0, make_executor=make_executor
+    )
 
 
 def read(source: WalSource) -> Unit[int]:
@@ -179,6 +195,29 @@ def test_a_position_is_written_down_before_the_slot_confirms_it(server: MemorySe
     deliver(read(source))
     source.settle(2)
     assert (server.noted, server.confirmed) == ([100], 100)
+
+
+def test_while_a_position_is_written_down_events_are_read_and_the_server_hears_of_the_relay(
+    server: MemoryServer,
+) -> None:
+    executor = HeldExecutor()
+    source = source_of(server, lambda: executor)
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    assert source.settle(2) is True  # the position is not written down yet
+    server.write(b"2")
+    deliver(read(source))
+    source.settle(2 + QUIET_SECONDS)
+    assert (server.noted, server.told) == ([], [1])
+    executor.run()
+    assert source.settle(3 + QUIET_SECONDS) is True  # the next one is due
+    assert (server.noted, server.told) == ([100], [1, 100])
+    executor.run()
+    assert source.settle(3 + QUIET_SECONDS) is True  # a look is due
+    executor.run()
+    assert source.settle(3 + QUIET_SECONDS) is False
+    assert (server.noted, server.told) == ([100, 200], [1, 100, 200])
 
 
 def test_the_log_of_others_is_confirmed_once_a_minute(server: MemoryServer, source: WalSource) -> None:
