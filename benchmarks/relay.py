@@ -2,9 +2,9 @@
 
 Every side of every round reads the same log through a slot of its own, and publishes to a topic of its own; rates and
 CPU count until the last message is in the topic. The topic is read afterwards: each event must be there once,
-in the order of its aggregate. Then events are written at a steady rate for the relay and for Debezium with the latency
-`low`, which take turns too. `infra/bench relay` runs it; it exits 1 if a bound is missed, and 75 if the machine was too
-busy to tell.
+in the order of its aggregate. Then events are written at a steady rate for the relay, with the same settings, and
+for Debezium with the latency `low`, which take turns too. `infra/bench relay` runs it; it exits 1 if a bound is missed,
+and 75 if the machine was too busy to tell.
 """
 
 import argparse
@@ -183,12 +183,12 @@ def write_backlog(connection: psycopg.Connection, events: int) -> None:
 
 
 @contextmanager
-def relay(stack: Stack, dsn: str, name: str, latency: str = "balanced") -> Iterator[psutil.Process]:
+def relay(stack: Stack, dsn: str, name: str) -> Iterator[psutil.Process]:
     """Run the command, which publishes from the slot of this name, until the block ends."""
     servers = {"CDC_OUTBOX_DSN": dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": stack.broker.bootstrap_servers}
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder, "bench.yaml")
-        spec.write_text(text_of(name, latency), encoding="utf-8")
+        spec.write_text(text_of(name), encoding="utf-8")
         command = [sys.executable, "-m", "cdc_outbox", "relay", str(spec)]
         take_over = ["--create-slot", "--take-over", "--earlier-events", "skip"]
         subprocess.run([*command, *take_over], check=True, env=os.environ | servers)  # noqa: S603
@@ -306,15 +306,15 @@ def seconds_to_read(stack: Stack, dsn: str, slot: str) -> float:
 
 def measure_latency(stack: Stack, dsn: str, side: str, number: int, plan: Plan) -> Load:
     """Measure INSERT to consumer at a steady rate, in one round."""
-    name = f"bench_low_{'relay' if side == RELAY else 'debezium'}_{number}"
-    spec = spec_of(name, "low")
+    name = f"bench_latency_{'relay' if side == RELAY else 'debezium'}_{number}"
+    spec = spec_of(name, "balanced" if side == RELAY else "low")
     if side == DEBEZIUM:
         deploy(stack, dsn, spec, render(spec), stable_seconds=1)
         load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
         ConnectClient(stack.connect_cluster).delete(name)
     else:
         topic = create_topic(stack, spec)
-        with relay(stack, dsn, name, "low"):
+        with relay(stack, dsn, name):
             with psycopg.connect(dsn, autocommit=True) as connection:
                 connection.execute(BACKLOG, {"aggregates": AGGREGATES, "first": 0, "last": 0})
             wait_for(stack, topic, 1)
