@@ -138,7 +138,7 @@ def refuse_relayed(client: ConnectClient, name: str, databases: Databases | None
         return
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         for publishers in publishers_of(connection, driver, config):
-            refuse_while_relayed(name, publishers.find())
+            refuse_while_relayed(name, publishers)
 
 
 def find_positions(client: ConnectClient, config: Mapping[str, str], dsn: str) -> Positions:

@@ -110,7 +110,7 @@ class Deployment:
             ConnectorInvalidError: It cannot, with ``findings``.
         """
         refuse_unfit(self._spec)
-        refuse_while_relayed(self._spec.name, self._database.publishers.find())
+        refuse_while_relayed(self._spec.name, self._database.publishers)
         facts = self._database.read_facts()
         findings = check_database(self._spec, facts)
         if facts.table is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from cdc_outbox.connect.deployed_connector import Report
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
+from cdc_outbox.databases.publishers import PublisherKind, Publishers
 from cdc_outbox.databases.table import OutboxTable, TableName
 from cdc_outbox.debezium.config import listed, slot_of
 from cdc_outbox.debezium.java_regex import literal
@@ -33,7 +33,7 @@ def find_relayed(connection: AnyConnection, driver: TransactionDriver, config: M
     return next((position for position in found if position is not None), None)
 
 
-def refuse_while_relayed(name: str, publisher: Publisher | None) -> None:
+def refuse_while_relayed(name: str, publishers: Publishers) -> None:
     """Refuse to let a connector publish what a relay publishes.
 
     Args:
@@ -42,11 +42,13 @@ def refuse_while_relayed(name: str, publisher: Publisher | None) -> None:
     Raises:
         ConnectorInvalidError: A relay does; nothing was changed.
     """
+    publisher = publishers.find()
     if publisher is not None and publisher.kind.is_relay:
+        table = publishers.table.quoted
+        handover = f"update {table} set publisher = 'debezium', epoch = epoch + 1"  # noqa: S608 - a quoted name, shown
         raise ConnectorInvalidError(
             f"a relay publishes the outbox of {name}: a connector would publish its events a second time",
-            hint="To hand the outbox over to Debezium, stop the relay, then run: update outbox_publishers set "
-            "publisher = 'debezium', epoch = epoch + 1",
+            hint=f"To hand the outbox over to Debezium, stop the relay, then run: {handover}",
         )
 
 
@@ -61,7 +63,7 @@ def declare_debezium(spec: Spec, publishers: Publishers, report: Report) -> int 
     """
     before, slot = publishers.find(), spec.database.slot
     if not publishers.exists() or (before is not None and (before.kind.is_relay or before.slot == slot)):
-        refuse_while_relayed(spec.name, before)
+        refuse_while_relayed(spec.name, publishers)
         return None
     try:
         epoch = publishers.declare(PublisherKind.DEBEZIUM, slot=slot, confirmed=None, instance=spec.name, after=before)
@@ -69,7 +71,7 @@ def declare_debezium(spec: Spec, publishers: Publishers, report: Report) -> int 
         report("publisher", f"{spec.outbox.publishers} does not name Debezium: {error}")
         return None
     if epoch is None:
-        refuse_while_relayed(spec.name, publishers.find())
+        refuse_while_relayed(spec.name, publishers)
     return epoch
 
 

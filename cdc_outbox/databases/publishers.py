@@ -73,13 +73,13 @@ class Publishers:
     """
 
     def __init__(self, connection: AnyConnection, driver: TransactionDriver, table: TableName) -> None:
-        self._connection, self._driver, self._table = connection, driver, table
+        self._connection, self._driver, self.table = connection, driver, table
         self._statements = load(driver.dialect, "publishers")
 
     def exists(self) -> bool:
         """Return whether the table exists; without it no relay can publish."""
         with translated_for_operator():
-            return Catalog(self._connection, self._driver).exists(self._table)
+            return Catalog(self._connection, self._driver).exists(self.table)
 
     def identify(self) -> LogIdentity:
         """Return which log the server writes."""
@@ -136,7 +136,7 @@ class Publishers:
             self._ask("forget", epoch=epoch)
 
     def _ask(self, statement: str, **parameters: object) -> list[Row]:
-        sql = self._statements[statement].render({"publishers": self._table.quoted}, self._driver.style)
+        sql = self._statements[statement].render({"publishers": self.table.quoted}, self._driver.style)
         with translated_for_operator():
             return self._driver.fetch(self._connection, sql, parameters)
 

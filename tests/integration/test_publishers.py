@@ -117,6 +117,7 @@ def test_no_command_lets_a_connector_publish_what_a_relay_publishes(
         done = run_command(*command, env=environment)
         assert done.returncode == 1, command
         assert "a relay publishes the outbox" in done.stderr, command
+        assert f" {deployed.spec.outbox.publishers.quoted} set publisher" in done.stderr
 
 
 def test_what_a_relay_published_is_no_hole_when_debezium_goes_on(
