@@ -2,18 +2,20 @@
 
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
 from typing import Any, Self
 
 from psycopg.conninfo import make_conninfo
 
+from tests.faults.commander import CUT, GO
 from tests.faults.ledger import POISONED, Ground, Ledger
 from tests.faults.line import Line
 from tests.faults.member import Member, end_all
 from tests.faults.points import Point
-from tests.faults.program import CUT, GO, Orders
+from tests.faults.program import Orders
+from tests.faults.report import Result
 from tests.support.rig import eventually
 
 SETTINGS = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 250, "topic.metadata.refresh.interval.ms": 300}
@@ -50,19 +52,6 @@ _HANDLER_SECONDS = {Fault.PAUSE: 1.0, Fault.NAP: 60.0}
 _OFFSETS_STORED = {Point.BEFORE_COMMIT, Point.COMMIT_NOT_DONE}
 """Where the victim's transaction holds the rows of its partitions: a successor owns them when it has ended."""
 _WAITS = "select 1 from pg_stat_activity where application_name = %s and wait_event_type = 'Lock'"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What came of it.
-
-    Args:
-        seconds: From the fault until every aggregate had gone on.
-    """
-
-    events: int
-    seconds: float
-    violations: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

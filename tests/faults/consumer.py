@@ -10,10 +10,11 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from cdc_outbox.testing import Stack, StackConfig
-from tests.faults.cell import Cell, Fault, Result
+from tests.faults.cell import Cell, Fault
 from tests.faults.crowd import Crowd, Sharing
 from tests.faults.ledger import Ground
 from tests.faults.points import Point
+from tests.faults.report import tell, tell_columns, tell_result
 
 AT_ONCE = 4
 """Cells that run at the same time: each one waits more than it works."""
@@ -44,25 +45,12 @@ def main() -> int:
     ]
     with Stack(StackConfig(name=f"faults-{os.getpid()}", workers=0)) as stack, ThreadPoolExecutor(AT_ONCE) as pool:
         ground = Ground.make(stack, "faults")
-        _tell(f"{'point':<20}{'fault':<18}{'seed':>5}{'events':>8}{'seconds':>9}  verdict")
+        tell_columns()
         runs = [] if options.sharing and not alone else [(cell, pool.submit(cell.run, ground)) for cell in cells]
-        good = [_told(cell.point, cell.fault, cell.seed, run.result()) for cell, run in runs]
-        good += [_told(crowd.sharing, "come and go", crowd.seed, crowd.run(ground)) for crowd in crowds]
-    _tell(f"{sum(good)} of {len(good)} are good")
+        good = [tell_result(cell.point, cell.fault, cell.seed, run.result()) for cell, run in runs]
+        good += [tell_result(crowd.sharing, "come and go", crowd.seed, crowd.run(ground)) for crowd in crowds]
+    tell(f"{sum(good)} of {len(good)} are good")
     return 0 if all(good) else 1
-
-
-def _told(what: str, fault: str, seed: int, result: Result) -> bool:
-    verdict = "VIOLATED" if result.violations else "good"
-    _tell(f"{what:<20}{fault:<18}{seed:>5}{result.events:>8}{result.seconds:>9.2f}  {verdict}")
-    for violation in result.violations:
-        _tell(f"    {violation}")
-    return not result.violations
-
-
-def _tell(line: str) -> None:
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

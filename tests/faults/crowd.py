@@ -18,10 +18,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.faults.cell import RECOVERY_SECONDS, SETTINGS, Result
+from tests.faults.cell import RECOVERY_SECONDS, SETTINGS
 from tests.faults.ledger import POISONED, Ground, Ledger
 from tests.faults.member import Member, end_all
 from tests.faults.program import Orders
+from tests.faults.report import Result
 from tests.support.rig import eventually
 
 _MEMBERS, _PARTITIONS = 3, 6

@@ -1,4 +1,4 @@
-"""A consumer in a process of its own, as its commander sees it."""
+"""A consumer or relay in a process of its own, as its commander sees it."""
 
 import signal
 import subprocess
@@ -7,23 +7,42 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from tests.faults.program import AT, GO, READY, RUN, STOP, Orders
+from tests.faults.commander import AT, GO, READY, RUN, STOP
 
 _ROOT = Path(__file__).parents[2]
+
+
+class MemberOrders(Protocol):
+    """What a process is to be.
+
+    Attributes:
+        program: The module that it runs.
+        member: Its name.
+    """
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def member(self) -> str: ...
+
+    def text(self) -> str:
+        """Return its argument."""
 
 
 class Member:
     """A process that was started, and waits for the order to run."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: MemberOrders) -> None:
         self.name = orders.member
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it is closed with the process
         self._said: list[str] = []
         self._is_running = False
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.program", orders.text()],
+            [sys.executable, "-m", orders.program, orders.text()],
             cwd=_ROOT,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -34,7 +53,7 @@ class Member:
         self._listener.start()
 
     def run(self) -> None:
-        """Have it join its group."""
+        """Have it begin."""
         self.wait_for(READY)
         self.tell(RUN)
         self._is_running = True

@@ -5,8 +5,6 @@ The product knows nothing of them: what is named here is wrapped from outside.
 
 from collections.abc import Callable
 from enum import StrEnum
-from functools import wraps
-from inspect import iscoroutinefunction
 from typing import Any
 
 import confluent_kafka
@@ -17,6 +15,7 @@ from cdc_outbox.consumer.group import BackgroundPoller
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.sql_parked_events import SqlPark
 from cdc_outbox.kafka import confluent
+from tests.faults.wrapping import call_after, call_before
 
 Reach = Callable[[], None]
 
@@ -42,55 +41,24 @@ def stop_at(point: Point, reach: Reach) -> None:
     """Have this process call something whenever it is at a point; in the handler it does so by itself."""
     match point:
         case Point.AFTER_POLL:
-            _after(BackgroundPoller, "poll", reach, bool)
+            call_after(BackgroundPoller, "poll", reach, lambda polled, *_: bool(polled))
         case Point.AFTER_CLAIM:
-            _after(SqlInbox, "claim", reach, lambda claims: bool(claims.new))
+            call_after(SqlInbox, "claim", reach, lambda claims, *_: bool(claims.new))
         case Point.BEFORE_COMMIT | Point.COMMIT_NOT_DONE | Point.COMMIT_DONE:
             # What goes to the server next is the COMMIT.
-            _after(_Work, "run", reach)
+            call_after(_Work, "run", reach)
         case Point.AFTER_COMMIT:
-            _after(Delivery, "apply", reach)
+            call_after(Delivery, "apply", reach)
         case Point.OFFSET_COMMIT:
             _after_sent_offsets(reach)
         case Point.ON_REVOKE:
-            _before(Offsets, "revoke", reach)
+            call_before(Offsets, "revoke", reach)
         case Point.PARKING:
-            _after(SqlPark, "add", reach)
+            call_after(SqlPark, "add", reach)
         case Point.AFTER_PARKING:
-            _after(Delivery, "apply", reach, lambda delivered: bool(delivered.parked))
+            call_after(Delivery, "apply", reach, lambda delivered, *_: bool(delivered.parked))
         case Point.IN_HANDLER:
             pass
-
-
-def _after(owner: type, name: str, reach: Reach, concerns: Callable[[Any], bool] = lambda _: True) -> None:
-    original = getattr(owner, name)
-
-    @wraps(original)
-    def called(*arguments: Any, **options: Any) -> Any:
-        returned = original(*arguments, **options)
-        if concerns(returned):
-            reach()
-        return returned
-
-    @wraps(original)
-    async def awaited(*arguments: Any, **options: Any) -> Any:
-        returned = await original(*arguments, **options)
-        if concerns(returned):
-            reach()
-        return returned
-
-    setattr(owner, name, awaited if iscoroutinefunction(original) else called)
-
-
-def _before(owner: type, name: str, reach: Reach) -> None:
-    original = getattr(owner, name)
-
-    @wraps(original)
-    def called(*arguments: Any, **options: Any) -> Any:
-        reach()
-        return original(*arguments, **options)
-
-    setattr(owner, name, called)
 
 
 def _after_sent_offsets(reach: Reach) -> None:

@@ -6,19 +6,13 @@ It says on its standard output where it is, and takes orders from its standard i
 import asyncio
 import json
 import logging
-import os
-import queue
-import socket
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, ClassVar
 
-import psutil
 import psycopg
 from psycopg.conninfo import make_conninfo
 
@@ -26,10 +20,8 @@ from cdc_outbox.consumer import AsyncConsumer, Consumer, Limits, RecordedEvent, 
 from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.item import Item
+from tests.faults.commander import AT, READY, Commander
 from tests.faults.points import Point, stop_at
-
-READY, AT = "ready", "at the point"
-RUN, GO, CUT, STOP = "run", "go", "cut", "stop"
 
 _POISON = "this event is poison"
 _RECORD = """
@@ -52,6 +44,8 @@ class Orders:
         settings: librdkafka's.
         asynchronous: Whether it is an :class:`AsyncConsumer`.
     """
+
+    program: ClassVar = "tests.faults.program"
 
     consumer: str
     member: str
@@ -77,42 +71,6 @@ class Orders:
 
 def contract_of(topic: str) -> WireContract:
     return WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=topic)
-
-
-class Commander:
-    """Whoever gives the orders."""
-
-    def __init__(self, stop: Callable[[], object], brokers: str) -> None:
-        self._stop = stop
-        self._port = int(brokers.rpartition(":")[2])
-        self._orders: queue.SimpleQueue[str] = queue.SimpleQueue()
-        threading.Thread(target=self._listen, daemon=True).start()
-
-    def say(self, word: str) -> None:
-        sys.stdout.write(f"{word}\n")
-        sys.stdout.flush()
-
-    def wait(self) -> None:
-        self._orders.get()
-
-    def _listen(self) -> None:
-        for line in sys.stdin:
-            order = line.strip()
-            if order == STOP:
-                self._stop()
-            elif order == CUT:
-                self._cut()
-            else:
-                self._orders.put(order)
-        os._exit(3)  # nobody is there any more
-
-    def _cut(self) -> None:
-        """Cut the connections to the broker."""
-        for connection in psutil.Process().net_connections("tcp"):
-            if getattr(connection.raddr, "port", None) == self._port:
-                # The client may close it by itself at the same moment.
-                with suppress(OSError), socket.socket(fileno=os.dup(connection.fd)) as found:
-                    found.shutdown(socket.SHUT_RDWR)
 
 
 class Service:

@@ -7,10 +7,11 @@ from typing import TypeGuard
 import pytest
 
 from cdc_outbox.testing import Stack
-from tests.faults.cell import Cell, Fault, Result
+from tests.faults.cell import Cell, Fault
 from tests.faults.consumer import AT_ONCE
 from tests.faults.ledger import Ground
 from tests.faults.points import Point
+from tests.faults.report import Result
 
 CELLS = [
     *(Cell(point=point, fault=Fault.KILL) for point in Point),
