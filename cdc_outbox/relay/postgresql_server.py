@@ -52,10 +52,12 @@ class PostgresqlServer:
         self._system = log.system
         with translated_for_operator():
             publication = Catalog(connection, self._driver).find_publication(self._outbox, self._publication)
+        # Before the row, which is written before the slot confirms: a relay that reads the slot meanwhile moves both.
+        slot = read_slots(connection, self._driver).find(self._slot)
         return StreamFacts(
             log=log,
             publisher=publishers.find(),
-            slot=read_slots(connection, self._driver).find(self._slot),
+            slot=slot,
             publishes=publication is not None
             and publication.publishes_inserts
             and publication.covers_table

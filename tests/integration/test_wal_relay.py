@@ -15,7 +15,7 @@ import pytest
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.facts import SlotFacts
-from cdc_outbox.databases.publishers import Publisher, PublisherKind
+from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import CdcOutboxError
@@ -266,6 +266,32 @@ def test_a_second_relay_waits_and_takes_over(outbox: Outbox, topic: MemoryTopic)
             outbox.insert(2, 2)
             second.delivered(2)
     assert second.numbers() == [1, 2]
+
+
+def test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_its_row(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Publishers.find
+
+    def find(publishers: Publishers) -> Publisher | None:
+        """Read the row, and have another relay confirm right after it."""
+        found = read(publishers)
+        outbox.insert(1, 1)
+        outbox.execute(
+            "update outbox_publishers set confirmed = pg_current_wal_lsn()",
+            "select pg_replication_slot_advance(slot, confirmed) from outbox_publishers",
+        )
+        return found
+
+    monkeypatch.setattr(Publishers, "find", find)
+    server = PostgresqlServer(outbox.dsn, TABLE, slot=outbox.name, publication=outbox.name, name=outbox.name)
+    with closing(server):
+        facts = server.look()
+    assert facts.slot is not None
+    assert facts.publisher is not None
+    assert facts.slot.confirmed is not None
+    assert facts.publisher.confirmed is not None
+    assert facts.slot.confirmed <= facts.publisher.confirmed
 
 
 def test_a_pooler_that_drops_the_settings_is_named(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
