@@ -277,6 +277,18 @@ def test_messages_to_brokers_that_do_not_answer_wait_and_are_given_up_at_the_end
     assert outbox_stack.broker.messages(topic) == []
 
 
+def test_messages_that_are_under_way_are_given_up_and_reported_when_a_sink_is_closed(outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack)
+    units = [Reported([event(topic, b"%d" % number, b"%d" % number) for number in range(500)]) for _ in range(20)]
+    with kafka_sink(outbox_stack, topic) as sink:
+        send_all(sink, units[0])
+        wait_for_reports(sink, units[0])  # from here on there is a connection, and requests are in flight at once
+        taken = sum(sink.send(unit, 0) for unit in units[1:])
+        sink.close(0)
+        assert sum(unit.reports for unit in units[1:]) == taken == 9_500
+    assert isinstance(units[-1].failure, DeliveryError)
+
+
 @pytest.mark.parametrize(
     "key",
     [

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from time import monotonic
 from typing import Any
 
 from cdc_outbox.contract.topics import Topic, find_loss
@@ -32,6 +33,8 @@ _REFUSALS = frozenset(
 """What the brokers answer again to the same message."""
 _PURGED_SECONDS = 5.0
 """How long the reports of messages that were given up may take; they need no broker."""
+_POLL_SECONDS = 0.1
+"""The longest that nothing else happens, such as a signal."""
 
 
 class KafkaSink:
@@ -138,10 +141,14 @@ class KafkaSink:
             self._serve(_PURGED_SECONDS)
 
     def _serve(self, seconds: float) -> None:
-        try:
-            self._producer.flush(seconds)
-        except confluent.KafkaException:
-            self._has_failed = True
+        # To purge a message in flight is a fatal error where gaps are forbidden. `flush` goes on with it pending, and
+        # the reports behind it end in a SystemError; `poll` raises it, and the next one goes on.
+        deadline = monotonic() + seconds
+        while len(self._producer) and (left := deadline - monotonic()) > 0:
+            try:
+                self._producer.poll(min(left, _POLL_SECONDS))
+            except confluent.KafkaException:
+                self._has_failed = True
 
     def _translate(self, error: object, record: object) -> Exception:
         """Return our error for a failed message. The client calls this: it never raises."""
