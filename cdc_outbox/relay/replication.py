@@ -20,7 +20,7 @@ from cdc_outbox.databases.pgoutput import status_update
 from cdc_outbox.databases.publishers import LogIdentity
 from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
-from cdc_outbox.relay.relay_errors import RelayError, SlotInUseError, SlotNotFoundError
+from cdc_outbox.relay.relay_errors import PublicationNotFoundError, RelayError, SlotInUseError, SlotNotFoundError
 
 PINNED: Mapping[str, str] = {
     "DateStyle": "ISO, MDY",
@@ -39,7 +39,7 @@ _NETWORK: Mapping[str, str] = {
     "tcp_user_timeout": "15000",
 }
 """Notices a vanished server in 15 s, unless the DSN says otherwise."""
-_SLOT_IN_USE, _NOT_FOUND = "55006", "42704"
+_SLOT_IN_USE, _NOT_FOUND, _NOT_READY = "55006", "42704", "55000"
 
 
 def require_fast_client() -> None:
@@ -76,6 +76,8 @@ class ReplicationConnection:
         self._pgconn = self._connection.pgconn
         self._selector = DefaultSelector()
         self._is_flushed = True
+        self._publication = self._skipped = ""
+        self._connection.add_notice_handler(self._note)
         self.branches: Mapping[int, Lsn] = {}
         try:
             self._check_settings()
@@ -118,13 +120,20 @@ class ReplicationConnection:
             if error.sqlstate == _NOT_FOUND:
                 raise SlotNotFoundError(str(error), slot=slot) from error
             raise
+        self._publication = publication
         self._pgconn.nonblocking = 1
         self._selector.register(self._pgconn.socket, EVENT_READ)
+
+    def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
+        """Notice that PostgreSQL 18 leaves out rows of a publication that it does not find, with no more than this."""
+        if diagnostic.sqlstate == _NOT_READY:
+            self._skipped = diagnostic.message_primary or "the server skipped the publication"
 
     def receive(self) -> bytes | None:
         """Return the next frame that has arrived, ``None`` if none has.
 
         Raises:
+            PublicationNotFoundError: The publication did not exist when the next row was written.
             DatabaseUnavailableError: The connection broke.
             DatabaseError: The server ended the stream with an error.
         """
@@ -133,6 +142,8 @@ class ReplicationConnection:
             if size == 0:
                 self._pgconn.consume_input()
                 size, data = self._pgconn.get_copy_data(1)
+        if self._skipped:
+            raise PublicationNotFoundError(self._skipped, publication=self._publication)
         if size > 0:
             return bytes(data)
         if size < 0:
@@ -142,7 +153,10 @@ class ReplicationConnection:
     def _raise_end(self) -> None:
         while (result := self._pgconn.get_result()) is not None:
             if result.status == pq.ExecStatus.FATAL_ERROR:
-                raise _error_of(result)
+                error = _error_of(result)
+                if error.sqlstate == _NOT_FOUND:  # before PostgreSQL 18, which notes it
+                    raise PublicationNotFoundError(str(error), publication=self._publication) from error
+                raise error
             if result.status == pq.ExecStatus.COPY_IN:  # the server ended its half of the stream, as in a shutdown
                 break
         raise DatabaseUnavailableError("the server ended the replication stream")

@@ -2,9 +2,10 @@
 
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 from uuid import uuid4
@@ -25,22 +26,25 @@ from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
     RelayError,
+    SlotError,
     SlotInUseError,
+    SlotLostError,
     SlotMovedError,
     SlotNotFoundError,
 )
 from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.testing import Postgres
-from cdc_outbox.testing.postgres import make_postgres
+from cdc_outbox.testing.postgres import find_installed, make_postgres
 from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.rig import Connection, eventually, one, open_folder
 
 INSERT = "insert into outbox select gen_random_uuid(), 'order', '1', 'Placed', int8send(n), now() "
 
-
 TABLE = OutboxTable(name="outbox")
+OLDEST = 15
+"""The oldest version of PostgreSQL that was run."""
 
 
 def free_port() -> int:
@@ -50,12 +54,27 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with open_folder() as folder:
-        server = make_postgres(Path(folder) / "server", free_port(), short_lived=True)
-        server.start()
-        yield server
-        server.stop()
+def start_server() -> Iterator[Callable[[int | None], Postgres]]:
+    """Start a server of a version that is installed, or of the stack's; the same one at each call."""
+    with open_folder() as folder, ExitStack() as started:
+
+        @cache
+        def start(version: int | None) -> Postgres:
+            installed = None if version is None else find_installed(version)
+            server = make_postgres(Path(folder) / f"{version}", free_port(), installed=installed, short_lived=True)
+            started.callback(server.stop)
+            server.start()
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def postgres(start_server: Callable[[int | None], Postgres], request: pytest.FixtureRequest) -> Postgres:
+    return start_server(getattr(request, "param", None))
+
+
+on_old_servers_too = pytest.mark.parametrize("postgres", [None, OLDEST], ids=["newest", "oldest"], indirect=True)
 
 
 @dataclass
@@ -175,6 +194,7 @@ def running(outbox: Outbox, topic: MemoryTopic, dsn: str = "") -> Iterator[Runni
         yield started
 
 
+@on_old_servers_too
 def test_committed_events_are_delivered_in_order_and_none_again(outbox: Outbox, topic: MemoryTopic) -> None:
     outbox.insert(1, 3)
     outbox.execute(f"begin; {INSERT} from generate_series(100, 109) n; rollback")
@@ -188,6 +208,20 @@ def test_committed_events_are_delivered_in_order_and_none_again(outbox: Outbox, 
     assert again.numbers() == [1, 2, 3, 4, 5]
 
 
+def test_transactions_that_overlap_come_in_the_order_of_their_commits(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as relay, psycopg.connect(outbox.dsn) as earlier:
+        earlier.execute(f"{INSERT} from generate_series(1, 1) n".encode())
+        outbox.insert(2, 2)
+        relay.delivered(2)
+        eventually(lambda: outbox.publisher().confirmed == outbox.slot().confirmed, "the second to be confirmed")
+        earlier.commit()
+        relay.delivered(1)
+    with running(outbox, topic) as again:
+        outbox.insert(3, 3)
+        again.delivered(3)
+    assert again.numbers() == [2, 1, 3]
+
+
 def test_an_idle_relay_confirms_the_log_of_others(
     outbox: Outbox, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +233,7 @@ def test_an_idle_relay_confirms_the_log_of_others(
         eventually(lambda: outbox.confirmed_since(end), "the keepalive's position")
 
 
+@on_old_servers_too
 def test_a_relay_goes_on_when_the_server_was_restarted(postgres: Postgres, outbox: Outbox, topic: MemoryTopic) -> None:
     with running(outbox, topic) as relay:
         outbox.insert(1, 2)
@@ -210,6 +245,7 @@ def test_a_relay_goes_on_when_the_server_was_restarted(postgres: Postgres, outbo
     assert list(dict.fromkeys(relay.numbers())) == [1, 2, 3, 4]
 
 
+@on_old_servers_too
 def test_settings_of_the_role_change_no_byte(postgres: Postgres, outbox: Outbox) -> None:
     role = f"{outbox.name}_role"
     outbox.execute(
@@ -230,6 +266,7 @@ def test_settings_of_the_role_change_no_byte(postgres: Postgres, outbox: Outbox)
     assert seen[0][5] == [("moment", b"2026-11-20 12:34:56.5")]
 
 
+@on_old_servers_too
 def test_a_large_transaction_comes_in_bounded_units_and_is_confirmed_as_a_whole(
     outbox: Outbox, topic: MemoryTopic
 ) -> None:
@@ -254,6 +291,7 @@ def test_a_large_transaction_comes_in_bounded_units_and_is_confirmed_as_a_whole(
     assert len(again.numbers()) == 50_001
 
 
+@on_old_servers_too
 def test_a_second_relay_waits_and_takes_over(outbox: Outbox, topic: MemoryTopic) -> None:
     with running(outbox, topic) as first:
         outbox.insert(1, 1)
@@ -305,28 +343,81 @@ def dropping_options(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     return psycopg.connect(dsn, autocommit=True, **(options | {"options": ""}))
 
 
-def drop_slot(outbox: Outbox) -> None:
-    """Drop the slot, which the relay takes again between two statements."""
+def change_slot(outbox: Outbox, *statements: str) -> None:
+    """Run statements that need a free slot, which the relay takes again between two of them."""
     end = "select pg_terminate_backend(active_pid, 10000) from pg_replication_slots where slot_name = %s"
     with outbox.connect() as connection:
 
-        def dropped() -> bool:
+        def changed() -> bool:
             connection.execute(end, (outbox.name,))
             try:
-                connection.execute("select pg_drop_replication_slot(%s)", (outbox.name,))
+                for statement in statements:
+                    connection.execute(statement.encode())
             except psycopg.errors.ObjectInUse:
                 return False
             return True
 
-        eventually(dropped, "the slot to be dropped")
+        eventually(changed, "the slot to be changed")
 
 
+@on_old_servers_too
 def test_a_dropped_slot_is_named(outbox: Outbox, topic: MemoryTopic) -> None:
     with running(outbox, topic) as relay:
         outbox.insert(1, 1)
         relay.delivered(1)
-        drop_slot(outbox)
+        change_slot(outbox, f"select pg_drop_replication_slot('{outbox.name}')")
         relay.failed(SlotNotFoundError)
+
+
+@on_old_servers_too
+def test_a_slot_that_others_move_under_a_relay_is_named_and_not_read(outbox: Outbox, topic: MemoryTopic) -> None:
+    topic.is_down = True
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        change_slot(outbox, f"select pg_replication_slot_advance('{outbox.name}', pg_current_wal_lsn())")
+        relay.failed(SlotMovedError)
+    assert relay.numbers() == []
+
+
+@contextmanager
+def little_log(postgres: Postgres) -> Iterator[None]:
+    """Let the server give up slots that need more than a megabyte of its log."""
+    settings = {"max_wal_size": "'32MB'", "max_slot_wal_keep_size": "'1MB'"}
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        for setting, value in settings.items():
+            connection.execute(f"alter system set {setting} = {value}".encode())
+        connection.execute("select pg_reload_conf()")
+        yield
+        for setting in settings:
+            connection.execute(f"alter system reset {setting}".encode())
+        connection.execute("select pg_reload_conf()")
+
+
+def lose_slot(outbox: Outbox) -> None:
+    with outbox.connect() as connection:
+        for _ in range(6):
+            connection.execute("select pg_logical_emit_message(false, 'grow', '')")
+            connection.execute("select pg_switch_wal()")
+        connection.execute("checkpoint")
+
+
+@on_old_servers_too
+def test_a_slot_that_is_lost_under_a_relay_is_named(postgres: Postgres, outbox: Outbox, topic: MemoryTopic) -> None:
+    topic.is_down = True
+    with little_log(postgres), running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        eventually(lambda: outbox.slot().active, "the relay to read")
+        lose_slot(outbox)
+        relay.failed(SlotLostError)
+    assert relay.numbers() == []
+
+
+@on_old_servers_too
+def test_a_slot_that_was_lost_while_no_relay_ran_is_named(postgres: Postgres, outbox: Outbox) -> None:
+    with little_log(postgres):
+        lose_slot(outbox)
+        with closing(outbox.source()) as source, pytest.raises(SlotLostError):
+            source.open()
 
 
 def recreate_slot(outbox: Outbox) -> None:
@@ -334,6 +425,19 @@ def recreate_slot(outbox: Outbox) -> None:
         f"select pg_drop_replication_slot('{outbox.name}')",
         f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput')",
     )
+
+
+def test_a_slot_that_is_created_again_under_a_relay_is_named_and_not_read(outbox: Outbox, topic: MemoryTopic) -> None:
+    topic.is_down = True
+    drop = f"select pg_drop_replication_slot('{outbox.name}')"
+    create = f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput')"
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        change_slot(outbox, f"{drop}; {create}")
+        # The relay may look between the two.
+        relay.failed(SlotError)
+    assert isinstance(relay.error, SlotMovedError | SlotNotFoundError)
+    assert relay.numbers() == []
 
 
 def test_a_slot_that_was_created_again_while_no_relay_ran_is_named_and_not_read(
@@ -416,6 +520,7 @@ def promote(postgres: Postgres, outbox: Outbox) -> None:
     outbox.execute("select pg_promote()")
 
 
+@on_old_servers_too
 @pytest.mark.parametrize(
     "change",
     [
@@ -430,4 +535,19 @@ def test_a_publication_without_the_outbox_is_named(outbox: Outbox, topic: Memory
         outbox.insert(1, 1)
         relay.delivered(1)
         outbox.execute(change.format(outbox.name))
+        outbox.insert(2, 2)
         relay.failed(PublicationNotFoundError)
+
+
+@on_old_servers_too
+def test_a_publication_that_was_missing_for_one_event_is_named(outbox: Outbox, topic: MemoryTopic) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        with outbox.connect() as connection:
+            create = f"create publication {outbox.name} for table outbox with (publish = 'insert')"
+            insert = f"{INSERT} from generate_series(2, 2) n"
+            connection.execute(f"drop publication {outbox.name}; commit; {insert}; commit; {create}".encode())
+        outbox.insert(3, 3)
+        relay.failed(PublicationNotFoundError)
+    assert relay.numbers() == [1]
