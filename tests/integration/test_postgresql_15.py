@@ -2,17 +2,20 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from cdc_outbox import RecordedEvent
 from cdc_outbox.errors import StackError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from tests.support.commands import connect_of, run_here
 from tests.support.pipeline import Pipeline
+from tests.support.relay_process import PREFIX, prepare_relay, relay_process
 from tests.support.rig import eventually, grant_outbox, make_connector_role
 from tests.support.service import Service
 
@@ -80,6 +83,34 @@ def test_the_whole_way_works_on_the_oldest_server_that_was_run(pipeline: Pipelin
     looked = run_here("preflight", str(spec), *way, *brokers, env=env)
     # A line before it may say that Connect, whose workers share out their tasks at any time, is waited for.
     assert (looked.returncode, looked.stdout, looked.stderr.splitlines()[-1:]) == (0, "", ["nothing found"])
+
+
+def test_a_relay_publishes_and_a_second_one_takes_over_when_it_is_killed(
+    outbox_stack: Stack, postgres_15: Postgres, tmp_path: Path
+) -> None:
+    text = write_spec("relayed", postgres_15, tmp_path).read_text()
+    pipeline = Pipeline(outbox_stack, parse_spec(text), postgres_15.create_database("relayed"))
+    written, first_seen = list[RecordedEvent](), dict[str | None, RecordedEvent]()
+
+    def all_arrived() -> bool:
+        for message in outbox_stack.broker.messages(PREFIX + pipeline.topic):
+            event = pipeline.spec.contract.event_of(message)
+            first_seen.setdefault(event.id, event)
+        return len(first_seen) == len(written)
+
+    with closing(pipeline):
+        with pipeline.connect() as connection:
+            make_connector_role(connection)
+            pipeline.init(connection)
+        prepare_relay(pipeline, {})
+        with relay_process(pipeline, text) as first, relay_process(pipeline, text):
+            written += pipeline.write(5)
+            eventually(all_arrived, "the events of the first")
+            written += pipeline.write(5)
+            first.kill()
+            written += pipeline.write(5)
+            eventually(all_arrived, "the events of the second")
+    assert [*first_seen] == [event.id for event in written]
 
 
 def test_a_slot_that_is_older_than_its_publication_is_found(postgres_15: Postgres, tmp_path: Path) -> None:
