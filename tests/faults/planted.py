@@ -72,6 +72,42 @@ BUGS = (
         "::test_reports_of_units_that_were_read_before_the_source_was_opened_again_confirm_nothing",
     ),
     Bug(
+        "positions-filtered",
+        "relay/transactions.py",
+        "        if route is not None:",
+        "        if route is not None and int.from_bytes(frame[1:9], 'big') >= self._position:",
+        "tests/integration/test_wal_relay.py::test_transactions_that_overlap_come_in_the_order_of_their_commits",
+    ),
+    Bug(
+        "uncommitted-rows-streamed",
+        "relay/replication.py",
+        "proto_version '1'",
+        "proto_version '2', streaming 'on'",
+        "tests/integration/test_wal_relay.py"
+        "::test_a_large_transaction_comes_in_bounded_units_and_is_confirmed_as_a_whole",
+    ),
+    Bug(
+        "start-of-its-own",
+        "relay/replication.py",
+        "LOGICAL 0/0 (",
+        "LOGICAL {self._row('select pg_catalog.pg_current_wal_flush_lsn()')[0]} (",
+        "tests/integration/test_wal_relay.py::test_committed_events_are_delivered_in_order_and_none_again",
+    ),
+    Bug(
+        "partitioner-of-librdkafka",
+        "kafka/producing.py",
+        '"partitioner": "murmur2_random"',
+        '"partitioner": "consistent_random"',
+        "tests/integration/test_relay_to_kafka.py::test_the_relays_messages_are_debeziums",
+    ),
+    Bug(
+        "settings-of-the-role",
+        "relay/replication.py",
+        '    "DateStyle": "ISO, MDY",\n',
+        "",
+        "tests/integration/test_wal_relay.py::test_settings_of_the_role_change_no_byte",
+    ),
+    Bug(
         "heartbeats-of-any-history",
         "operations/heartbeats.py",
         "return None if new.previous == head.id else self._explain(new, head)",
