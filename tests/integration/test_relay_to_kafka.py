@@ -1,6 +1,8 @@
 """The whole relay, from the outbox to Kafka: the messages of Debezium beside it, kills, and what stops it."""
 
+import json
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -12,16 +14,21 @@ import pytest
 
 from cdc_outbox import TOMBSTONE, Event, EventFormat, Outbox, OutboxMode, PayloadType
 from cdc_outbox.databases.pgoutput import Relation, RelationColumn
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.debezium.event_router.compiled import milliseconds_now
+from cdc_outbox.debezium.render import render
+from cdc_outbox.errors import CdcOutboxError, RoutingError
 from cdc_outbox.message import Message
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import MessageRefusedError
+from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.profiles import PROFILES, payload_of
 from tests.support.publishers import publishers_of
+from tests.support.random_rows import TIMELESS, UNKNOWN_TYPE, drop_constraints, insert_random_rows
 from tests.support.relay_process import (
     PREFIX,
+    create_topics,
     let_relay_publish,
     make_relay,
     make_server,
@@ -47,7 +54,7 @@ INSERTED = [
 ]
 """Rows that the writer never writes: aggregate type, aggregate id, type, created_at; without payload and number."""
 
-
+PLACEMENT = "transforms.outbox.table.fields.additional.placement"
 LARGE = Random(7).randbytes(1_000_000).hex()  # noqa: S311 - a text that does not compress
 
 
@@ -67,9 +74,10 @@ class RelayThread:
 
 
 @contextmanager
-def relay_thread(pipeline: Pipeline) -> Iterator[RelayThread]:
+def relay_thread(pipeline: Pipeline, config: Mapping[str, str] | None = None) -> Iterator[RelayThread]:
     let_relay_publish(pipeline)
-    started = RelayThread(make_relay(pipeline.spec, pipeline.dsn, pipeline.stack.broker.bootstrap_servers))
+    relay = make_relay(pipeline.spec, pipeline.dsn, pipeline.stack.broker.bootstrap_servers, config)
+    started = RelayThread(relay)
     started.thread.start()
     try:
         yield started
@@ -128,13 +136,32 @@ def write(connection: Connection, pipeline: Pipeline) -> int:
     return count + len(INSERTED)
 
 
-def by_partition(messages: list[Message]) -> dict[int | None, list[Message]]:
-    """Return the messages of each partition in their order, without what differs between two topics."""
-    found: dict[int | None, list[Message]] = {}
-    for message in messages:
-        plain = replace(message, topic=message.topic.removeprefix(PREFIX), offset=None)
-        found.setdefault(message.partition, []).append(plain)
+def comparable(pipeline: Pipeline, prefix: str, began_ms: int) -> list[Message]:
+    """Return what a publisher has published, without what differs between two topics, and without later times."""
+    found = []
+    for topic in (pipeline.topic, pipeline.spec.contract.topic_of(UNKNOWN_TYPE)):
+        for message in pipeline.stack.broker.messages(prefix + topic):
+            timestamp_ms = message.timestamp_ms
+            if topic != pipeline.topic or message.key == TIMELESS.encode():
+                assert timestamp_ms is not None
+                assert timestamp_ms >= began_ms
+                timestamp_ms = None
+            found.append(replace(message, topic=topic, timestamp_ms=timestamp_ms, offset=None))
     return found
+
+
+def by_partition(messages: list[Message]) -> tuple[dict[tuple[str, int | None], list[Message]], Counter[Message]]:
+    """Return the messages of each partition in their order, and those without a key, which may go to any."""
+    found: dict[tuple[str, int | None], list[Message]] = {}
+    for message in messages:
+        if message.key is not None:
+            found.setdefault((message.topic, message.partition), []).append(message)
+    return found, Counter(replace(message, partition=None) for message in messages if message.key is None)
+
+
+def with_a_repeated_header(config: Mapping[str, str]) -> dict[str, str]:
+    """Return a configuration in which two columns have the same header, which no spec can have."""
+    return {**config, PLACEMENT: f"{config[PLACEMENT]},tracestate:header:x-tenant"}
 
 
 @pytest.mark.parametrize("profile", MODES)
@@ -147,21 +174,109 @@ def test_the_relays_messages_are_debeziums(
         Pipeline, "text", lambda name, extra: text(name, extra).replace("  metric: {sequence: none}\n", "")
     )
     extra = f"outbox: {{mode: {MODES[profile]}, headers: {{tenant: x-tenant}}{PROFILES[profile]}}}\n"
-    pipeline = make_pipeline(made, outbox_stack, extra)
-    pipeline.create_topics(pipeline.spec.topics.partitions)  # with the time of the messages
-    pipeline.deploy(stable_seconds=0)
+    pipeline, began_ms = make_pipeline(made, outbox_stack, extra), milliseconds_now()
+    create_topics(pipeline, "")
+    config = dict(render(pipeline.spec))
+    if profile == "bytes":
+        config = with_a_repeated_header(config)
+    # One transaction of the plain profile does not fit into a unit.
+    rows, largest = (700, 2 * MAX_EVENTS) if profile == "json" else (260, 40)
     with pipeline.connect() as connection:
+        start_connector(connection, pipeline, config)
         count = write(connection, pipeline)
-    with relay_thread(pipeline) as running:
-        eventually(lambda: running.error or len(pipeline.messages()) >= count, "Debezium's messages")
-        relayed = PREFIX + pipeline.topic
-        eventually(
-            lambda: running.error or len(pipeline.stack.broker.messages(relayed)) >= count, "the relay's messages"
-        )
+        count += insert_random_rows(connection, pipeline.spec, rows, seed=profile, largest=largest)
+    topics = [pipeline.topic, pipeline.spec.contract.topic_of(UNKNOWN_TYPE)]
+
+    def published(prefix: str) -> bool:
+        return sum(sum(outbox_stack.broker.ends(prefix + topic).values()) for topic in topics) >= count
+
+    with relay_thread(pipeline, config) as running:
+        for prefix in ("", PREFIX):
+            eventually(lambda prefix=prefix: running.error or published(prefix), f"every message of {prefix!r}")  # type: ignore[misc]
         assert running.error is None
-    ours, theirs = by_partition(pipeline.stack.broker.messages(relayed)), by_partition(pipeline.messages())
-    assert sum(map(len, ours.values())) == count
+    ours, theirs = comparable(pipeline, PREFIX, began_ms), comparable(pipeline, "", began_ms)
+    assert len(ours) == len(theirs) == count
+    keyed, keyless = by_partition(ours)
+    expected, expected_keyless = by_partition(theirs)
+    for partition, messages in expected.items():
+        # The first difference alone: a whole partition would not be printed.
+        assert next((pair for pair in zip(keyed[partition], messages, strict=True) if pair[0] != pair[1]), None) is None
+    assert keyed.keys() == expected.keys()
+    assert keyless == expected_keyless
+    assert len(keyed) > pipeline.spec.topics.partitions  # of the unknown type too
+
+
+def test_a_null_where_a_function_is_the_default_becomes_a_placeholder_with_debezium_alone(
+    made: ExitStack, outbox_stack: Stack
+) -> None:
+    pipeline = make_pipeline(made, outbox_stack)
+    create_topics(pipeline, "")
+    with pipeline.connect() as connection, relay_thread(pipeline) as running:
+        connection.execute("alter table outbox alter column created_at drop not null")
+        start_connector(connection, pipeline, dict(render(pipeline.spec)))
+        connection.execute(
+            "insert into outbox (id, aggregatetype, aggregateid, type, created_at) "
+            "values (gen_random_uuid(), 'order', '1', 'Placed', null)"
+        )
+        topics = [pipeline.topic, PREFIX + pipeline.topic]
+        eventually(lambda: all(map(outbox_stack.broker.messages, topics)), "both messages")
+        assert running.error is None
+    theirs, ours = (dict(outbox_stack.broker.messages(topic)[0].headers) for topic in topics)
+    assert (theirs.pop("createdAt"), ours.pop("createdAt")) == (b"0", None)
     assert ours == theirs
+
+
+def start_connector(connection: Connection, pipeline: Pipeline, config: dict[str, str]) -> None:
+    """Start a connector on a slot that holds what is written from now on."""
+    connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (pipeline.spec.database.slot,))
+    pipeline.client.put_config(config)
+
+
+STOPS: Mapping[str, tuple[Mapping[str, str | None], str, str]] = {
+    "the beginning of 1970": ({"created_at": "1970-01-01 00:00:00.0009"}, "", "1970-01-01T00:00:00.000"),
+    "a time before 1970": ({"created_at": "1969-12-31 23:59:59.998"}, "InvalidRecordException", "times before 1970"),
+    "no aggregate type": ({"aggregatetype": None}, "NullPointerException", "the column aggregatetype is null"),
+    "an illegal topic": ({"aggregatetype": "a b"}, "InvalidTopicException", "does not accept the topic name"),
+    "too large a payload": ({"payload": json.dumps(LARGE)}, "RecordTooLargeException", "MSG_SIZE_TOO_LARGE"),
+}
+"""What the columns of a row are, why Debezium's task fails, nothing if it does not, and why the relay stops."""
+
+
+@pytest.mark.parametrize("case", STOPS)
+def test_a_row_that_stops_a_publisher_lets_nothing_behind_it_pass(
+    made: ExitStack, outbox_stack: Stack, case: str
+) -> None:
+    columns, trace, error = STOPS[case]
+    pipeline = make_pipeline(made, outbox_stack)
+    create_topics(pipeline, "")
+    usual = {
+        "aggregatetype": "order",
+        "aggregateid": "1",
+        "type": "Placed",
+        "payload": "{}",
+        "created_at": "2026-01-01",
+    }
+    names = ", ".join(usual)
+    insert = f"insert into outbox (id, {names}) values (gen_random_uuid(), %s, %s, %s, %s, %s)"  # noqa: S608
+
+    def failed() -> bool:
+        return any(trace in task.trace for task in pipeline.client.find_status(pipeline.name).tasks)
+
+    with pipeline.connect() as connection, relay_thread(pipeline) as running:
+        drop_constraints(connection, pipeline.spec)
+        start_connector(connection, pipeline, dict(render(pipeline.spec)))
+        for row in (usual, {**usual, **columns}, usual):
+            connection.execute(insert.encode(), [*row.values()])
+        eventually(lambda: running.error, "the relay to stop")
+        if trace:
+            eventually(failed, "the connector's task to fail")
+        else:
+            eventually(lambda: len(pipeline.messages()) == 3, "the connector to go on")
+    assert isinstance(running.error, RoutingError | MessageRefusedError)
+    assert error in str(running.error)
+    times = [message.timestamp_ms for message in pipeline.messages()]
+    assert len(times) <= 1 if trace else times[1] == 0
+    assert len(outbox_stack.broker.messages(PREFIX + pipeline.topic)) <= 1
 
 
 def test_kills_lose_and_invent_nothing(made: ExitStack, outbox_stack: Stack) -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from cdc_outbox.backoff import Backoff
@@ -37,9 +39,9 @@ def relay_slot(spec: Spec) -> str:
     return f"{spec.name}_relay"
 
 
-def compiler_of(spec: Spec) -> RouteCompiler:
-    """Return the routes that Connect's configuration asks for, to the relay's topics."""
-    config = dict(render(spec))
+def compiler_of(spec: Spec, connector: Mapping[str, str]) -> RouteCompiler:
+    """Return the routes that a connector's configuration asks for, to the relay's topics."""
+    config = dict(connector)
     replacement = "transforms.outbox.route.topic.replacement"
     config[replacement] = PREFIX + config[replacement]
     table = spec.outbox.table
@@ -53,26 +55,41 @@ def make_server(spec: Spec, dsn: str) -> PostgresqlServer:
     return PostgresqlServer(dsn, spec.outbox, slot=slot, publication=publication, name=slot)
 
 
-def make_relay(spec: Spec, dsn: str, bootstrap_servers: str) -> Relay:
-    """Return a relay to Kafka as the command would run it."""
+def make_relay(spec: Spec, dsn: str, bootstrap_servers: str, connector: Mapping[str, str] | None = None) -> Relay:
+    """Return a relay to Kafka as the command would run it.
+
+    Args:
+        connector: The configuration of the connector beside it, by default the rendered one.
+    """
     server = make_server(spec, dsn)
-    routes = OutboxRoutes(compiler_of(spec), spec.outbox.table, server.read_columns)
+    routes = OutboxRoutes(compiler_of(spec, connector or render(spec)), spec.outbox.table, server.read_columns)
     source = WalSource(server, routes, slot=relay_slot(spec), publication=spec.database.publication)
     kafka = {"bootstrap.servers": bootstrap_servers}
     topics = [PREFIX + topic for topic in spec.contract.topics]
     retries = Backoff(first_seconds=0.05, longest_seconds=0.5)
-    return Relay(source, lambda: KafkaSink(kafka, topics=topics, logger=LOG), retries=retries)
+    wanted = partial(Topic, partitions=spec.topics.partitions, config={"message.timestamp.type": "LogAppendTime"})
+
+    def open_sink() -> KafkaSink:
+        return KafkaSink(kafka, topics=topics, wanted=lambda name: wanted(name=name), logger=LOG)
+
+    return Relay(source, open_sink, retries=retries)
 
 
 def prepare_relay(pipeline: Pipeline, limits: Mapping[str, int]) -> None:
     """Create the relay's slot and its topics, with the ``max.message.bytes`` of aggregate types."""
     with pipeline.connect() as connection:
         connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (relay_slot(pipeline.spec),))
+    create_topics(pipeline, PREFIX, limits)
+
+
+def create_topics(pipeline: Pipeline, prefix: str, limits: Mapping[str, int] = MappingProxyType({})) -> None:
+    """Create a publisher's topics, which keep the time of the messages, and messages of any time."""
     contract, partitions = pipeline.spec.contract, pipeline.spec.topics.partitions
     broker = pipeline.stack.broker
     configs = {contract.topic_of(kind): {"max.message.bytes": str(limit)} for kind, limit in limits.items()}
     topics = [
-        Topic(name=PREFIX + name, partitions=partitions, config=configs.get(name, {})) for name in contract.topics
+        Topic(name=prefix + name, partitions=partitions, config={"retention.ms": "-1"} | configs.get(name, {}))
+        for name in contract.topics
     ]
     created = Topics({"bootstrap.servers": broker.bootstrap_servers}, LOG).create(topics)
     assert set(created.values()) == {True}
