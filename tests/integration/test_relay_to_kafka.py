@@ -235,6 +235,7 @@ def start_connector(connection: Connection, pipeline: Pipeline, config: dict[str
 STOPS: Mapping[str, tuple[Mapping[str, str | None], str, str]] = {
     "the beginning of 1970": ({"created_at": "1970-01-01 00:00:00.0009"}, "", "1970-01-01T00:00:00.000"),
     "a time before 1970": ({"created_at": "1969-12-31 23:59:59.998"}, "InvalidRecordException", "times before 1970"),
+    "a time in the future": ({"created_at": "2100-01-01"}, "from producer send callback", "INVALID_TIMESTAMP"),
     "no aggregate type": ({"aggregatetype": None}, "NullPointerException", "the column aggregatetype is null"),
     "an illegal topic": ({"aggregatetype": "a b"}, "InvalidTopicException", "does not accept the topic name"),
     "too large a payload": ({"payload": json.dumps(LARGE)}, "RecordTooLargeException", "MSG_SIZE_TOO_LARGE"),

@@ -20,6 +20,7 @@ _REFUSALS = frozenset(
         "CLUSTER_AUTHORIZATION_FAILED",
         "INVALID_MSG",
         "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
         "MSG_SIZE_TOO_LARGE",
         "POLICY_VIOLATION",
         "RECORD_LIST_TOO_LARGE",
