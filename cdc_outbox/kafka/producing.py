@@ -67,8 +67,8 @@ def producer_settings(
         # A message without a key takes part in the same batches.
         "sticky.partitioning.linger.ms": 0,
         # Bounds the memory: a queued message of 200 bytes with seven headers takes 1,077; kilobytes count payloads.
-        "queue.buffering.max.messages": 25_000,
-        "queue.buffering.max.kbytes": 24_576,
+        "queue.buffering.max.messages": 16_000,
+        "queue.buffering.max.kbytes": 16_384,
         **extra,
         "bootstrap.servers": bootstrap_servers,
         "enable.idempotence": True,
