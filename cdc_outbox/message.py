@@ -1,5 +1,6 @@
 """A Kafka record as a value, free of any client library."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -28,10 +29,20 @@ class Message:
     @property
     def size(self) -> int:
         """How many bytes key, value and headers have."""
-        headers = sum(len(name.encode()) + len(value or b"") for name, value in self.headers)
-        return len(self.key or b"") + len(self.value or b"") + headers
+        return len(self.key or b"") + len(self.value or b"") + headers_size(self.headers)
 
     @property
     def position(self) -> str:
         """Where the record lies, as a person writes it: ``topic[partition]@offset``."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+def headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return how many bytes the names and the values of headers have."""
+    # A plain loop: a consumer asks for every record, and a generator costs more than the bytes themselves.
+    size = 0
+    for name, value in headers:
+        size += len(name) if name.isascii() else len(name.encode())
+        if value is not None:
+            size += len(value)
+    return size

@@ -2,12 +2,11 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
-from cdc_outbox.consumer.fencing import TopicPartition
+from cdc_outbox.consumer.fencing import TopicPartition, topic_partition_of
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.kafka import confluent
-from cdc_outbox.kafka import reading as kafka_reading
 
 
 class BatchSize:
@@ -77,6 +76,8 @@ class Backlog:
         self._items: deque[Item] = deque()
         self._read = read
         self._unread: deque[confluent.Message] = deque()
+        self.bytes = 0
+        """How many bytes of keys, values and headers the events have, without the unread records."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -86,11 +87,6 @@ class Backlog:
         """The number of unread records."""
         return len(self._unread)
 
-    @property
-    def bytes(self) -> int:
-        """How many bytes of keys, values and headers are at hand, read or not."""
-        return sum(item.message.size for item in self._items) + sum(map(kafka_reading.bytes_of, self._unread))
-
     def waiting(self) -> Counter[TopicPartition]:
         """Return how much of each partition is at hand, read or not."""
         return Counter([*(item.topic_partition for item in self._items), *map(origin_of, self._unread)])
@@ -98,6 +94,7 @@ class Backlog:
     def put(self, items: Sequence[Item]) -> None:
         """Add events at the end."""
         self._items.extend(items)
+        self.bytes += _bytes_of(items)
 
     def put_unread(self, record: "confluent.Message") -> None:
         """Add a record at the end."""
@@ -106,13 +103,13 @@ class Backlog:
     def read_some(self) -> bool:
         """Read a few records; return whether unread records are left."""
         if self._read is not None:
-            portion = [self._unread.popleft() for _ in range(min(_PORTION, len(self._unread)))]
-            self._items.extend(map(self._read, portion))
+            self.put([self._read(self._unread.popleft()) for _ in range(min(_PORTION, len(self._unread)))])
         return bool(self._unread)
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Have events come again before all others."""
         self._items.extendleft(reversed(items))
+        self.bytes += _bytes_of(items)
 
     def take(
         self,
@@ -135,11 +132,12 @@ class Backlog:
             if partitions is None or item.topic_partition in partitions:
                 if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
                     break
-                room -= item.message.size
+                room -= item.size
                 if items and room < 0:
                     break
                 items.append(item)
             self._items.popleft()
+            self.bytes -= item.size
         return items
 
     def drop(self, tp: TopicPartition) -> list[int]:
@@ -153,9 +151,14 @@ class Backlog:
         """Remove and return the events of which this holds."""
         dropped = [item for item in self._items if is_dropped(item)]
         self._items = deque(item for item in self._items if not is_dropped(item))
+        self.bytes -= _bytes_of(dropped)
         return dropped
+
+
+def _bytes_of(items: Iterable[Item]) -> int:
+    return sum(item.size for item in items)
 
 
 def origin_of(record: "confluent.Message") -> TopicPartition:
     """Return the partition that a record of the Kafka client was read from."""
-    return TopicPartition(record.topic() or "", record.partition() or 0)
+    return topic_partition_of(record.topic() or "", record.partition())

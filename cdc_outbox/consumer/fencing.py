@@ -22,12 +22,12 @@ class TopicPartition(NamedTuple):
 
 def partition_of(message: Message) -> TopicPartition:
     """Return the partition that a message was read from."""
-    return _place(message.topic, message.partition)
+    return topic_partition_of(message.topic, message.partition)
 
 
 @cache
-def _place(topic: str, partition: int | None) -> TopicPartition:
-    # Asked for with every event, of a few partitions.
+def topic_partition_of(topic: str, partition: int | None) -> TopicPartition:
+    """Return the same object for the same partition: it is asked for with every event, of a few partitions."""
     return TopicPartition(topic, partition or 0)
 
 

@@ -91,6 +91,7 @@ class Item:
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
+        size: How many bytes key, value and headers of the message have.
     """
 
     event: RecordedEvent
@@ -99,9 +100,11 @@ class Item:
     parked: ParkedEvent | None = None
     is_begun: bool = False
     topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
+    size: int = field(init=False)
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
+        object.__setattr__(self, "size", self.message.size)
         if self.topic_partition is _FROM_MESSAGE:
             object.__setattr__(self, "topic_partition", partition_of(self.message))
 

@@ -97,14 +97,13 @@ class ParkingPlan:
         await self._park.rest(self._connection, self._rested)
 
     async def _put(self, item: Item, failure: Failure) -> None:
-        size = item.message.size
         # What leaves its row for another one takes no room that it did not have.
         if item.parked is None and (limit := self._room.without(self.reasons.total(), self.bytes).reached):
             raise ParkFullError(f"{item.event} cannot be parked: {limit} is reached")
         await self._park.add(self._connection, item.event, item.message, failure)
         self._blocking[item.aggregate] += failure.blocks
         self.reasons[failure.reason] += 1
-        self.bytes += size
+        self.bytes += item.size
 
     async def _put_back(self, item: Item, row: ParkedEvent, judgement: Judgement) -> None:
         aggregate, verdict = item.aggregate, judgement.verdict

@@ -55,8 +55,7 @@ def polled(
 
 def bytes_of(record: "confluent.Message[bytes, bytes]") -> int:
     """Return how many bytes key, value and headers of a record have; headers that the client cannot return count 0."""
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in _headers_of(record) or ())
-    return len(record.value() or b"") + len(record.key() or b"") + headers
+    return len(record.value() or b"") + len(record.key() or b"") + message.headers_size(_headers_of(record) or ())
 
 
 _read_headers = methodcaller("headers")

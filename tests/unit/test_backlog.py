@@ -100,6 +100,25 @@ def test_a_batch_has_no_more_bytes_than_the_limit_unless_one_event_has_them() ->
     assert [numbers(queue.take()) for _ in range(4)] == [[1, 2], [3], [4], [5]]
 
 
+def test_the_bytes_at_hand_are_those_of_the_events_that_are_left() -> None:
+    queue = Backlog(100, read)
+    queue.size.succeeded(1)
+    queue.put([sized(1, 10), sized(2, 20), sized(3, 30)])
+    queue.put_unread(record(4))
+    taken = queue.take(most=2)
+    assert queue.bytes == 30, "what is not read yet does not count"
+    queue.put_back(taken)
+    assert queue.bytes == 60
+    queue.drop_if(lambda one: one.event.sequence == 2)
+    assert queue.bytes == 40
+    queue.take({TopicPartition("t", 1)})
+    assert queue.bytes == 0, "neither does what belongs to another consumer by now"
+    queue.put([sized(5, 50)])
+    queue.read_some()
+    assert queue.drop(TopicPartition("t", 0)) == [5, 4]
+    assert queue.bytes == 0
+
+
 def test_what_belongs_to_somebody_else_by_now_is_left_out() -> None:
     queue = backlog(item(1, 1), item(2), item(3, 1), item(4))
     queue.size.succeeded(2)
