@@ -245,7 +245,7 @@ class SqlInbox:
 
     def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
         """Refuse here what the database would refuse with less to say about it."""
-        texts = ["".join(columns) for columns in keys]
+        texts = list(map("".join, keys))
         # What no text can be too long for is looked at no closer.
         if (max(map(len, texts)) + len(self._sql.consumer)) * 4 <= _MAX_KEY_BYTES and "\0" not in "".join(texts):
             return

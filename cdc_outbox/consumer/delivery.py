@@ -208,10 +208,9 @@ class _Work:
         stores = delivery.stores
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = delivery.calls, delivery.order_of
-        self._connection = connection
-        self._held = held
-        self._items = [self._ordered(item) for item in items]
-        self._judged = [item for item in self._items if item.is_judged]
+        self._connection, self._held = connection, held
+        self._items = [item if item.failure is None else self._ordered(item) for item in items]
+        self._judged = [item for item in self._items if item.failure is None or item.is_judged]
         self._behind: set[str] = set()
         self.claims = Claims()
 
@@ -244,9 +243,8 @@ class _Work:
             successors = successors_of(moves, parked, self._order_of) if parked else {}
             woken = await self._park.wake(self._connection, successors)
             await self._store_offsets()
-        return Delivered(
-            outcomes=self._outcomes(judged), parked=parking.reasons, parked_bytes=parking.bytes, woken=woken
-        )
+        outcomes = self._outcomes(judged)
+        return Delivered(outcomes=outcomes, parked=parking.reasons, parked_bytes=parking.bytes, woken=woken)
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of parked events, and skip events that another process removed since they were read."""
@@ -264,13 +262,13 @@ class _Work:
         return watermarks
 
     async def _claim(self) -> Claims:
-        readable = [item for item in self._judged if not item.is_unreadable]
-        orders = {name: self._order_of(name) for name in {item.event.aggregate_type for item in readable}}
+        readable = [item.event for item in self._judged if item.failure is None or not item.is_unreadable]
+        orders = {name: self._order_of(name) for name in {event.aggregate_type for event in readable}}
         if not any(order.by_watermark for order in orders.values()):
-            return await self._inbox.claim(self._connection, [item.event_id for item in readable])
+            return await self._inbox.claim(self._connection, [event.id for event in readable])
         # The park keeps every id.
-        self._inbox.refuse([item.event_id for item in readable])
-        ids = [item.event_id for item in readable if not orders[item.event.aggregate_type].by_watermark]
+        self._inbox.refuse([event.id for event in readable])
+        ids = [event.id for event in readable if not orders[event.aggregate_type].by_watermark]
         claims = await self._inbox.claim(self._connection, ids)
         return claims if claims.transaction else await self._inbox.identify(self._connection)
 
@@ -293,15 +291,15 @@ class _Work:
         # A lock was taken after nothing: what it read is as new as it gets.
         others = {item.aggregate for item in self._judged} - locked.keys()
         watermarks = {**await self._inbox.find_watermarks(self._connection, others), **locked}
-        unseen = self.claims.new | {item.event_id for item in self._judged if item.is_unreadable}
+        unseen = self.claims.new | {item.event_id for item in self._judged if item.failure and item.is_unreadable}
         memory = Memory(unseen=unseen, watermarks=watermarks, purged_before=purged_before)
         judgements = self._judgements(memory)
         blocked = {aggregate for aggregate, watermark in watermarks.items() if watermark.parked}
         wanted = {
             judgement.aggregate
             for item, judgement in zip(self._judged, judgements, strict=True)
-            if (judgement.verdict is not _NEXT and judgement.verdict.is_parked)
-            or item.failure is not None
+            if item.failure is not None
+            or (judgement.verdict is not _NEXT and judgement.verdict.is_parked)
             or (blocked and judgement.aggregate in blocked)
             # Its claim was purged: it may be parked all the same, where nothing waits behind it.
             or (judgement.verdict is _DUPLICATE and item.event_id in self.claims.new)
@@ -343,17 +341,12 @@ class _Work:
         return parking
 
     def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
-        outcomes = [self._outcome(item, judgement) for item, judgement in judged]
+        handled = set(filter(self._calls.has_handler, {item.event.type for item, _ in judged}))
+        outcomes = [_outcome(item, judgement, handled) for item, judgement in judged]
         if len(judged) == len(self._items):
             return outcomes
         by_item = {id(item): outcome for (item, _), outcome in zip(judged, outcomes, strict=True)}
         return [by_item.get(id(item), Outcome.PARKED) for item in self._items]
-
-    def _outcome(self, item: Item, judgement: Judgement) -> Outcome:
-        if _is_applied(item, judgement):
-            return _APPLIED if self._calls.has_handler(item.event) else Outcome.UNHANDLED
-        came_again = judgement.verdict is Verdict.PARKED and item.parked is None
-        return Outcome.DUPLICATE if came_again else _DONE.get(judgement.verdict, Outcome.PARKED)
 
 
 # An attribute of an enumeration costs a look-up for each event.
@@ -363,6 +356,13 @@ _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPER
 
 def _is_applied(item: Item, judgement: Judgement) -> bool:
     return judgement.verdict is _NEXT and item.failure is None and (item.parked is None or not item.is_stuck)
+
+
+def _outcome(item: Item, judgement: Judgement, handled: Set[str]) -> Outcome:
+    if _is_applied(item, judgement):
+        return _APPLIED if item.event.type in handled else Outcome.UNHANDLED
+    came_again = judgement.verdict is Verdict.PARKED and item.parked is None
+    return Outcome.DUPLICATE if came_again else _DONE.get(judgement.verdict, Outcome.PARKED)
 
 
 def refuse_stale(stale: Sequence[TopicPartition]) -> None:

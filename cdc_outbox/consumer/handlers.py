@@ -212,9 +212,9 @@ class HandlerRunner:
         self._pipeline = pipeline
         self._error_texts = error_texts
 
-    def has_handler(self, event: RecordedEvent) -> bool:
-        """Return whether the event's type has a handler."""
-        return self._handlers.get(event.type) is not None
+    def has_handler(self, event_type: str) -> bool:
+        """Return whether an event type has a handler."""
+        return self._handlers.get(event_type) is not None
 
     def text_of(self, error: BaseException) -> str:
         """Return a colon and what an exception says; nothing where it says nothing, or that is private."""

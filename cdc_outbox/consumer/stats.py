@@ -216,7 +216,9 @@ class ConsumerStats:
             for item, outcome in zip(items, delivered.outcomes, strict=True)
             if item.parked is None or outcome is not Outcome.PARKED  # which stays where it is
         ]
-        ends = Counter([(shortened(event.type), outcome) for event, outcome in ended])
+        ends: Counter[tuple[str, Outcome]] = Counter()
+        for (event_type, outcome), events in Counter([(event.type, outcome) for event, outcome in ended]).items():
+            ends[shortened(event_type), outcome] += events
         now, applied = datetime.now(UTC), Outcome.APPLIED
         ways = [(now - event.created_at).total_seconds() for event, outcome in ended if outcome is applied]
         for (event_type, outcome), events in ends.items():
