@@ -1,17 +1,23 @@
 """Consumers as they are written by hand, with the settings that ours gives to its Kafka client.
 
 Those that take batches are our loop without what it remembers: they read each message by the contract, as ours does,
-and neither claim ids nor look at sequences. Those with a transaction a message read as little as will do.
+and neither claim ids nor look at sequences, except for the one that executes our statements. Those with a transaction a
+message read as little as will do.
 """
 
 import json
 import threading
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
 import confluent_kafka
 import psycopg
 
 from benchmarks.consumers.work import BATCH, EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
+from cdc_outbox.consumer import InboxTable, RecordedEvent
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.statements import NamedStatements
+from cdc_outbox.event import KafkaRecord
 from cdc_outbox.kafka.clients import consumer_settings
 from cdc_outbox.kafka.reading import message_of
 
@@ -84,6 +90,72 @@ class OneStatement(Batched):
 
     def _apply(self, rows: list[Row]) -> None:
         upsert_all(self._connection, rows)
+
+
+class OurStatements(Batched):
+    """The first one, with all statements of our consumer around its own: what these cost by themselves.
+
+    It judges nothing: it takes every event for the next of its aggregate.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self._driver, self._group = Psycopg(), work.group
+        self._sql = {
+            name: steps[0]
+            for file in ("inbox", "epochs")
+            for name, steps in NamedStatements(self._driver, file, InboxTable().names()).all_steps().items()
+        }
+        self._events: list[tuple[RecordedEvent, KafkaRecord]] = []
+        self._held: dict[tuple[str, int], int] = {}
+
+    def _row(self, record: Record) -> Row | None:
+        event = self._contract.event_of(message_of(record))
+        if event.record is not None:
+            self._events.append((event, event.record))
+        return event.id, event.aggregate_id, event.payload["customer"]
+
+    def _apply(self, rows: list[Row]) -> None:
+        events, self._events = self._events, []
+        offsets = {(record.topic, record.partition): record.offset + 1 for _, record in events}
+        lasts = {(event.source, event.aggregate_type, event.aggregate_id): event.sequence for event, _ in events}
+        aggregates = sorted(lasts)
+        of_each = _columns(aggregates, "sources", "aggregate_types", "aggregate_ids")
+        self._execute("claim", event_ids=sorted([event.id for event, _ in events]))
+        self._take(sorted(offsets.keys() - self._held.keys()))
+        epochs = [self._held[tp] for tp in offsets]
+        of_partitions = {**_columns(list(offsets), "topics", "partitions"), "epochs": epochs}
+        self._execute("find_stale", **of_partitions)
+        self._execute("look")
+        found = {number - 1: last for number, last, _ in self._execute("find_watermarks", **of_each)}
+        super()._apply(rows)
+        befores = [found.get(number, 0) for number in range(len(aggregates))]
+        numbers = {"befores": befores, "afters": [lasts[each] for each in aggregates], "parked": [0] * len(aggregates)}
+        self._execute("advance", **of_each, **numbers)
+        nothing: list[int | None] = [None] * len(offsets)
+        self._execute("store_offsets", **of_partitions, befores=nothing, afters=list(offsets.values()))
+
+    def _take(self, partitions: list[tuple[str, int]]) -> None:
+        """Take partitions that are read for the first time."""
+        if partitions:
+            names = {"cluster_ids": [""] * len(partitions), "topic_ids": [""] * len(partitions)}
+            rows = self._execute("issue", **_columns(partitions, "topics", "partitions"), **names)
+            self._held.update({(topic, partition): epoch for topic, partition, epoch, *_ in rows})
+
+    def _execute(self, statement: str, **parameters: object) -> list[Any]:
+        return self._driver.fetch(self._connection, self._sql[statement], {"consumer": self._group, **parameters})
+
+
+class OurStatementsPipelined(OurStatements, Pipelined):
+    """The same, without waiting for the answer to each statement of its own."""
+
+
+class OurStatementsOnBatch(OurStatements, OneStatement):
+    """The same, with one statement of its own for all events."""
+
+
+def _columns(rows: Sequence[Sequence[object]], *names: str) -> dict[str, list[object]]:
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 class OnePerTransaction(Batched):

@@ -13,6 +13,7 @@ from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import Finding, Side, run
 from benchmarks.consumers.topic import fill
 from benchmarks.consumers.work import BATCH
+from benchmarks.machine import IdleTime
 from cdc_outbox.consumer import InboxTable
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.sql import PYFORMAT, load
@@ -58,7 +59,7 @@ class IdsSide(Side):
         return statistics.median(ours / theirs for ours, theirs in zip(self.claims, base.claims, strict=True))
 
 
-def measure(stack: Stack, plan: Plan) -> list[IdsSide]:
+def measure(stack: Stack, plan: Plan, idle: IdleTime) -> list[IdsSide]:
     """Run our consumer on every inbox once a round, each time beginning with another."""
     until = new_event_id()
     places: list[tuple[IdsSide, Effects, str]] = []
@@ -73,6 +74,7 @@ def measure(stack: Stack, plan: Plan) -> list[IdsSide]:
         for index in range(len(places)):
             side, effects, consumer = places[(number + index) % len(places)]
             effects.forget_since(until)
+            idle.pause()
             side.runs.append(run(stack, _CONTESTANT, topic, effects, group=consumer))
             side.claims.append(_claim(effects, consumer, plan.claims))
     for _, effects, _ in places:

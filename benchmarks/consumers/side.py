@@ -14,6 +14,7 @@ from uuid import uuid4
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.topic import Topic
 from benchmarks.consumers.work import Work
+from benchmarks.machine import IdleTime
 from cdc_outbox.testing import Stack
 
 _WAIT_SECONDS = 0.02
@@ -98,10 +99,9 @@ def run(stack: Stack, contestant: str, topic: Topic, effects: Effects, *, group:
     )
 
 
-def table(sides: Sequence[Side], findings: Sequence[Finding]) -> str:
-    """Return what the sides took, whether that is within the bounds, and what else the machine did."""
+def table(sides: Sequence[Side], findings: Sequence[Finding], idle: IdleTime) -> str:
+    """Return what the sides took, whether that is within the bounds, and how idle the machine was."""
     rounds = f"median of {len(sides[0].runs)} rounds"
     heading = f"  {rounds:<28}{'events/s':>12}{'CPU us':>12}{'peak MB':>10}"
-    load = ", ".join(f"{load:.1f}" for load in os.getloadavg())
-    machine = f"{os.cpu_count()} CPUs; load of the last 1, 5 and 15 minutes: {load}"
+    machine = f"{os.cpu_count()} CPUs; {idle}"
     return "\n".join([heading, *(side.row() for side in sides), "", *map(str, findings), "", machine])

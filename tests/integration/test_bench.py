@@ -91,7 +91,8 @@ def test_the_commands_benchmark_reports_every_side() -> None:
 
 def test_the_consumers_benchmark_counts_the_effects_of_every_side(outbox_stack: Stack) -> None:
     plan = consumer.Plan(events=400, slow_events=40, aggregates=40, rounds=1)
-    sides = consumer.measure(outbox_stack, plan)
+    idle = machine.IdleTime()
+    sides = consumer.measure(outbox_stack, plan, idle)
     assert {"bare, per event", "ours, per event"} <= {side.name for side in sides}
     for side in sides:
         [run] = side.runs
@@ -99,17 +100,19 @@ def test_the_consumers_benchmark_counts_the_effects_of_every_side(outbox_stack: 
         assert run.cpu > 0
         assert 10 < run.peak_megabytes < consumer.MAX_MEGABYTES
     found = consumer.findings(sides)
-    printed = table(sides, found)
+    printed = table(sides, found, idle)
+    assert str(idle) in printed
     assert all(side.row() in printed for side in sides)
     assert all(str(finding) in printed for finding in found)
 
 
 def test_the_consumers_benchmark_compares_inboxes_that_remember_few_and_many(outbox_stack: Stack) -> None:
     plan = ids.Plan(counts=(100, 1_000), events=200, per_aggregate=10, claims=3, rounds=2)
-    sides = ids.measure(outbox_stack, plan)
+    idle = machine.IdleTime()
+    sides = ids.measure(outbox_stack, plan, idle)
     assert [len(side.claims) for side in sides] == [2, 2]
     assert all(side.claim > 0 for side in sides)
-    printed = table(sides, ids.findings(sides))
+    printed = table(sides, ids.findings(sides), idle)
     assert all(side.row() in printed for side in sides)
 
 
