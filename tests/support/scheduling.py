@@ -25,3 +25,10 @@ class Scheduling(LoadFileScheduling):  # type: ignore[misc] # xdist has no types
 
     def _split_scope(self, nodeid: str) -> str:
         return "exclusive" if nodeid.startswith(EXCLUSIVE) else super()._split_scope(nodeid)
+
+
+def use_xdist_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the runs of pytest that a test starts, and their workers, load no plugin but xdist: most would take longer
+    to import than the run takes."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")

@@ -48,11 +48,11 @@ def test_a_bug_is_caught_by_a_failure_and_by_no_error(case: str, monkeypatch: py
         package = folder / "cdc_outbox"
         package.mkdir()
         (package / "__init__.py").touch()
-        (package / "pytest_plugin.py").touch()  # which the installed project names
         (package / "part.py").write_text("def answer():\n    return 42\n")
         (folder / "test_part.py").write_text(test)
 
     monkeypatch.setattr(planted, "copy_project", write)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the tests above need none
     planted.passes_without_bugs.cache_clear()
     assert judge(Bug("wrong", "part.py", "return 42", wrong, "test_part.py")) is verdict
     planted.passes_without_bugs.cache_clear()

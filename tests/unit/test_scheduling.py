@@ -5,6 +5,8 @@ from collections import defaultdict
 
 import pytest
 
+from tests.support.scheduling import use_xdist_alone
+
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
@@ -29,8 +31,9 @@ FILES = [
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> pytest.Pytester:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """Files of two tests each."""
+    use_xdist_alone(monkeypatch)
     for path in ("conftest.py", *FILES):
         (pytester.path / path).parent.mkdir(parents=True, exist_ok=True)
         (pytester.path / path).write_text("def test_1():\n    pass\n\ndef test_2():\n    pass\n")

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.support import vendor_subjects
+from tests.support.scheduling import use_xdist_alone
 from tests.support.vendor_subjects import FOLDER, SUBJECTS, digest, note_digests, noted_digests
 
 pytest_plugins = ["pytester"]
@@ -33,8 +34,9 @@ def test_second():
 
 
 @pytest.fixture
-def run(pytester: pytest.Pytester) -> pytest.Pytester:
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     """A working tree with a file of a subject, its suite, whose two tests pass, and a test beside it."""
+    use_xdist_alone(monkeypatch)
     write(pytester, "conftest.py", CONFTEST)
     write(pytester, ROUTING, "pass\n")
     write(pytester, f"{FOLDER}/{SUITE}", TESTS.format(second="pass"))
