@@ -66,8 +66,8 @@ BUGS = (
     Bug(
         "units-of-an-old-opening",
         "relay/wal_source.py",
-        "        self._reset()\n        self._look()",
-        "        self._look()",
+        "        self._reset()\n        self._accept(",
+        "        self._accept(",
         "tests/unit/test_wal_source.py"
         "::test_reports_of_units_that_were_read_before_the_source_was_opened_again_confirm_nothing",
     ),
