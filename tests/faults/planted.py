@@ -1,4 +1,4 @@
-"""Bugs of the recovery, planted one by one into a copy of the project: a test of each has to fail.
+"""Bugs of relay and recovery, planted one by one into a copy of the project: a test of each has to fail.
 
 Each test is run on a copy without the bug first, where it must pass. `infra/faults planted` plants all of them, some
 twenty minutes; `--only NAME` one. It exits 1 if one is not caught.
@@ -106,6 +106,43 @@ BUGS = (
         '    "DateStyle": "ISO, MDY",\n',
         "",
         "tests/integration/test_wal_relay.py::test_settings_of_the_role_change_no_byte",
+    ),
+    Bug(
+        "acknowledged-on-receive",
+        "relay/outstanding.py",
+        "            if first.undelivered:",
+        "            if False:",
+        "tests/unit/test_wal_source.py::test_what_was_received_is_confirmed_once_it_is_delivered",
+    ),
+    Bug(
+        "keepalive-confirmed-in-mid-flight",
+        "relay/outstanding.py",
+        "        self._units.append(unit)",
+        "        self._units.append(unit)\n"
+        "        self.confirmable = self.confirmable if unit.events else unit.position",
+        "tests/unit/test_wal_source.py::test_a_keepalive_behind_events_under_way_confirms_nothing",
+    ),
+    Bug(
+        "flush-taken-for-delivered",
+        "relay/unit.py",
+        "        elif self.failure is None:\n            self.failure = self.translate(error, record)",
+        "        else:\n            self.undelivered -= 1",
+        "tests/unit/test_outstanding.py::test_what_failed_is_raised_and_nothing_behind_it_is_confirmed",
+    ),
+    Bug(
+        "message-given-up",
+        "kafka/producing.py",
+        '"message.timeout.ms": 0',
+        '"message.timeout.ms": 2000',
+        "tests/contract/test_sinks.py::test_a_producer_waits_for_brokers_and_batches_fit_the_topics",
+    ),
+    Bug(
+        "row-read-before-its-slot",
+        "relay/postgresql_server.py",
+        "            slot=slot,",
+        "            slot=read_slots(connection, self._driver).find(self._slot),",
+        "tests/integration/test_wal_relay.py"
+        "::test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_its_row",
     ),
     Bug(
         "heartbeats-of-any-history",
