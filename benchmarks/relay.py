@@ -269,7 +269,7 @@ def check_order(stack: Stack, topic: str, events: int) -> None:
     reader.assign([TopicPartition(topic, partition, 0) for partition in stack.broker.ends(topic)])
     try:
         while left:
-            records = reader.consume(10_000, timeout=STUCK_SECONDS)
+            records = reader.consume(min(left, 10_000), timeout=STUCK_SECONDS)
             for record in records:
                 sequence, key = int(dict(record.headers() or [])["sequence"] or 0), record.key() or b""
                 if sequence != last.get(key, 0) + 1:

@@ -5,8 +5,11 @@ from collections.abc import Callable
 
 import pytest
 
+from benchmarks import relay_transaction
+from benchmarks.relay import MAX_MEGABYTES
 from cdc_outbox import Event, Outbox
 from cdc_outbox.monitoring.health import health_of
+from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import Broker
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
@@ -90,3 +93,9 @@ def test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed(
         assert time.monotonic() - before < 20
     finally:
         bring_back(broker)
+
+
+def test_a_relay_holds_little_of_a_transaction_that_the_broker_does_not_take(outbox_stack: Stack) -> None:
+    outcome = relay_transaction.measure(outbox_stack, relay_transaction.Plan(events=50_000, paused_seconds=5))
+    assert outcome.is_kept
+    assert outcome.peak_megabytes < MAX_MEGABYTES, outcome
