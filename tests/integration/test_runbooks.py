@@ -16,7 +16,7 @@ from tests.support.rig import eventually, one
 from tests.support.runbooks import Runbook, blocks, separate_service
 from tests.support.service import Service, effects_of
 
-HEARTBEATS = "overrides: {heartbeat.interval.ms: '500'}\n"
+HEARTBEATS = "overrides: {heartbeat.interval.ms: '500', poll.interval.ms: '100'}\n"
 """A connector writes its first one that long after its start, and a slot advances with them."""
 
 
