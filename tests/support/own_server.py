@@ -27,8 +27,10 @@ overrides:
   retriable.restart.connector.wait.ms: '1000'
   slot.retry.delay.ms: '300'
   slot.max.retries: '20'
+  poll.interval.ms: '100'
 """
-"""A connector that soon notices that its server is there again, and whose slot advances without new events."""
+"""A connector that soon notices that its server is there again, whose slot advances without new events, and that costs
+little while it waits."""
 
 
 @dataclass
