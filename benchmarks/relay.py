@@ -107,7 +107,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How much is measured; the defaults take about twenty minutes."""
+    """How much is measured; the defaults take about ten minutes."""
 
     events: int = 1_000_000
     rounds: int = 5
