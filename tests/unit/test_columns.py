@@ -56,9 +56,16 @@ def test_the_connectors_modes_change_the_types() -> None:
 
 @pytest.mark.parametrize(
     ("default", "kept"),
-    [("'it''s'::text", "it's"), ("7", "7"), ("now()", None), ("", None), ("'a'::text || 'b'", None)],
+    [
+        ("'it''s'::text", "it's"),
+        ("7", "7"),
+        ("now()", ""),
+        ("", None),
+        ("'a'::text || 'b'", "a"),
+        ("SESSION_USER", "SESSION_USER"),
+    ],
 )
-def test_only_a_constant_default_is_kept(default: str, kept: str | None) -> None:
+def test_a_default_is_read_as_debezium_reads_it(default: str, kept: str | None) -> None:
     found = column_value(Column(name="x", sql_type="text", not_null=True, default=default), "x", ColumnModes())
     assert found.default == kept
     assert not found.optional

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
+from uuid import UUID
 
 from cdc_outbox.debezium.event_router import ConnectType, ConnectValue, LogicalName
 from cdc_outbox.debezium.event_router.values import Scalar
@@ -44,8 +45,16 @@ _PLAIN: Mapping[str, tuple[ConnectType, str | None]] = {
     "uuid": (ConnectType.STRING, LogicalName.UUID),
 }
 _BITS = {ConnectType.INT16: 16, ConnectType.INT32: 32, ConnectType.INT64: 64}
-_CONSTANT = re.compile(r"'((?:[^']|'')*)'::[\w .\"]+(?:\([\d,]+\)[\w ]*)?|(-?[\d.]+|true|false)")
-"""A default that is a constant; of another one Debezium keeps nothing."""
+_CALL = re.compile(r"\(?[A-Za-z0-9_.]+\((?:.+)?\)")
+"""The beginnings of defaults that Debezium reads as function calls: it puts a placeholder in place of the result."""
+_MOMENTS = {"current_timestamp", "current_time", "current_date", "localtime", "localtimestamp"}
+_PLACEHOLDERS = (
+    dict.fromkeys(("bigint", "integer", "smallint"), "0")
+    | dict.fromkeys(("float4", "float8", "numeric"), "0.0")
+    | dict.fromkeys(("date", "timestamp", "timestamptz"), "1970-01-01")
+    | {"boolean": "false", "character": "", "json": "{}", "text": "", "time": "00:00", "uuid": str(UUID(int=0))}
+)
+_LITERAL = re.compile(r"'([^']*(?:''[^']*)*)'")
 _UP_TO_MILLISECONDS = 3
 
 
@@ -88,16 +97,15 @@ def column_value(column: Column, text: str | None, modes: ColumnModes) -> Connec
     Raises:
         ConfigError: The text is none of the type.
     """
-    default = _constant(column.default)
     try:
         # Half a surrogate pair, which JSON can write and no database holds.
         (text or "").encode()
         value = _typed(column.sql_type, text, modes)
-        fallback = None if default is None else _typed(column.sql_type, default, modes).value
     except (ValueError, InvalidOperation, OverflowError) as error:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"the value is not of type {column.sql_type}", field=column.name) from error
+    fallback = _default_value(column, modes)
     return ConnectValue(
         value.type, value.value, value.logical_name, fallback, not column.not_null, parameters=value.parameters
     )
@@ -221,8 +229,20 @@ def _microseconds(name: str, text: str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
-def _constant(default: str) -> str | None:
-    found = _CONSTANT.fullmatch(default)
-    if found is None:
+def _default_value(column: Column, modes: ColumnModes) -> Scalar | None:
+    """Return what takes the place of a null: a constant, a placeholder for a call, or nothing.
+
+    As PostgresDefaultValueConverter of Debezium 3.7 reads a default; what it cannot read is no default.
+    """
+    default, name = column.default, base_type(column.sql_type)
+    if not default or name not in _PLACEHOLDERS:
         return None
-    return found[2] if found[1] is None else found[1].replace("''", "'")
+    if _CALL.match(default) or default.lower() in _MOMENTS:
+        text = _PLACEHOLDERS[name]
+    else:
+        literal = _LITERAL.search(default)
+        text = default if literal is None else literal[1].replace("''", "'")
+    try:
+        return text if name == "character" else _typed(column.sql_type, text, modes).value
+    except (ValueError, InvalidOperation, OverflowError):
+        return None
