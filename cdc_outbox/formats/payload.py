@@ -23,7 +23,6 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from itertools import count
 from typing import Any, Final, final
 from uuid import UUID
 
@@ -165,31 +164,24 @@ _FLAT = frozenset({str, int, float, bool, type(None)})
 """What ends a branch; asking for the exact type is the quickest question, and a subclass merely takes a turn more."""
 
 
-def _check_structure(payload: object, max_depth: int) -> None:
-    """Refuse too many levels, and keys that json would make strings: ``{1: …, "1": …}`` would have one twice.
-
-    Level by level, because a call for each container would cost as much as encoding does.
-    """
-    level = [payload]
-    for depth in count():
-        deeper: list[object] = []
-        for value in level:
-            while not isinstance(value, _JSON):
-                value = _plain(value)  # noqa: PLW2901 - the same value, nearer to JSON
-            if isinstance(value, dict):
-                "".join(value)  # a TypeError for a key that is no string, without a loop
-                held: Iterable[object] = value.values()
-            elif isinstance(value, (list, tuple)):
-                held = value
-            else:
-                continue
-            if depth == max_depth:
-                raise EventError(f"the payload is nested too deeply, the limit is {max_depth}", hint=_MAX_DEPTH_HINT)
-            if not _FLAT.issuperset(map(type, held)):
-                deeper += [inner for inner in held if type(inner) not in _FLAT]
-        if not deeper:
-            return
-        level = deeper
+def _check_structure(value: object, max_depth: int, depth: int = 0) -> None:
+    """Refuse too many levels, and keys that json would make strings: ``{1: …, "1": …}`` would have one twice."""
+    held: Iterable[object]
+    if isinstance(value, dict):
+        "".join(value)  # a TypeError for a key that is no string, without a loop
+        held = value.values()
+    elif isinstance(value, (list, tuple)):
+        held = value
+    elif isinstance(value, _JSON):
+        return
+    else:
+        _check_structure(_plain(value), max_depth, depth)
+        return
+    if depth == max_depth:
+        raise EventError(f"the payload is nested too deeply, the limit is {max_depth}", hint=_MAX_DEPTH_HINT)
+    for inner in held:
+        if type(inner) not in _FLAT:
+            _check_structure(inner, max_depth, depth + 1)
 
 
 def _check_characters(text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from unittest import mock
 
 from cdc_outbox.databases.drivers import Row
-from cdc_outbox.event import RecordedEvent
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer.outbox_statements import Insertion, OutboxStatements
 
 
@@ -27,14 +27,19 @@ def recorded_events() -> Iterator[OutboxEvents]:
     An event is recorded when its statement succeeds. A rollback does not remove it, so a test of a rollback must read
     the table.
     """
-    events, written = OutboxEvents(), OutboxStatements.written
+    events, written, written_alone = OutboxEvents(), OutboxStatements.written, OutboxStatements.written_alone
 
     def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[RecordedEvent]:
         new = written(statements, insertion, rows)
         events.extend(new)
         return new
 
-    with mock.patch.object(OutboxStatements, "written", spy):
+    def spy_alone(statements: OutboxStatements, event: Event, event_id: str, rows: Iterable[Row]) -> RecordedEvent:
+        new = written_alone(statements, event, event_id, rows)
+        events.append(new)
+        return new
+
+    with mock.patch.multiple(OutboxStatements, written=spy, written_alone=spy_alone):
         yield events
 
 

@@ -68,7 +68,8 @@ def draft(
     Raises:
         EventError: It cannot be written.
     """
-    key_size = check_texts(event)
+    check_names(event)
+    key_size = check_aggregate_id(event)
     event_id = checked_id(event.id)
     encoded = _encode(event, table, dialect, schemas)
     columns = checked_columns(event.headers, table)
@@ -78,8 +79,8 @@ def draft(
     return Draft(event, event_id, encoded, columns)
 
 
-def check_texts(event: Event) -> int:
-    """Refuse names and aggregate ids that cannot be stored or sent, and return the size of the aggregate id in bytes.
+def check_names(event: Event) -> None:
+    """Refuse an aggregate type or a type that cannot be stored or sent.
 
     Raises:
         EventError: One of them cannot be written.
@@ -87,6 +88,14 @@ def check_texts(event: Event) -> int:
     for field in ("aggregate_type", "type"):
         value = getattr(event, field)
         _check_name(field, value) if isinstance(value, str) else _check_text(field, value, None)
+
+
+def check_aggregate_id(event: Event) -> int:
+    """Refuse an aggregate id that cannot be stored or sent, and return its size in bytes.
+
+    Raises:
+        EventError: It cannot be written.
+    """
     return _check_text("aggregate_id", event.aggregate_id, MAX_AGGREGATE_ID_BYTES)
 
 

@@ -1,39 +1,85 @@
 """Run what writes events on the caller's connection, with our errors for whatever its driver raises."""
 
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
-from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row, database_error, runs_blocks
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Row,
+    database_error,
+    often,
+    often_awaited,
+    runs_blocks,
+)
 from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION
 from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, NotInTransactionError
-from cdc_outbox.writer.outbox_statements import Insertion
+from cdc_outbox.event import Event
+from cdc_outbox.writer.outbox_statements import StepPlan
 
 
-async def execute(driver: AsyncDriver, connection: AnyConnection, insertion: Insertion) -> list[Row]:
+async def execute(
+    driver: AsyncDriver,
+    connection: AnyConnection,
+    plan: StepPlan,
+    parameters: Mapping[str, Any],
+    ids: Sequence[tuple[Event, str]],
+) -> list[Row]:
     """Execute the steps and return the last rows that came back; if one fails, none of them was executed.
 
     If a step is interrupted, either none or all of them were.
+
+    Args:
+        ids: The events that are written, with their ids.
 
     Raises:
         DuplicateEventError: The outbox holds an event with this id.
         DatabaseError: The database refused, or cannot be reached; the driver's own error is the cause.
     """
     rows: list[Row] = []
-    (steps, block, _), parameters, _ = insertion
-    step = steps[0]
+    steps, block, _ = plan
+    # A kept cursor keeps its parameters too, and those of many events may be large.
+    step, fetch = steps[0], driver.fetch if ids[1:] else often_awaited(driver)
     try:
         if block is not None and runs_blocks(driver, connection):
             steps = (block,)
         for step in steps:
             if not (rows and step.reads_back):
-                rows = await driver.fetch(connection, step.sql, parameters) or rows
+                rows = await fetch(connection, step.sql, parameters) or rows
     except BaseException as error:  # Ctrl-C, a cancelled task and gevent's timeouts too: a caller may commit after them
-        for undoing in insertion.undo_from(step, error):
+        for undoing in plan.undo_from(step, error):
             with suppress(Exception):  # the database has undone all of the transaction
                 await driver.fetch(connection, undoing.sql, parameters)
-        ours = _error_of(error, insertion)
-        if ours is None:
-            raise
-        raise ours from error
+        _raise_ours(_error_of(error, ids), error)
+        raise
+    return rows
+
+
+def execute_now(
+    driver: Driver,
+    connection: AnyConnection,
+    plan: StepPlan,
+    parameters: Mapping[str, Any],
+    ids: Sequence[tuple[Event, str]],
+) -> list[Row]:
+    """Execute the steps as :func:`execute` does, through a synchronous driver."""
+    rows: list[Row] = []
+    steps, block, _ = plan
+    step, fetch = steps[0], often(driver)
+    try:
+        if block is not None and runs_blocks(driver, connection):
+            steps = (block,)
+        for step in steps:
+            if not (rows and step.reads_back):
+                rows = fetch(connection, step.sql, parameters) or rows
+    except BaseException as error:
+        for undoing in plan.undo_from(step, error):
+            with suppress(Exception):
+                driver.fetch(connection, undoing.sql, parameters)
+        _raise_ours(_error_of(error, ids), error)
+        raise
     return rows
 
 
@@ -47,22 +93,40 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
     try:  # translated_for_caller would do, and take a microsecond more of every event
         joins = await driver.joins_transaction(connection)
     except Exception as error:
-        ours = database_error(error)
-        if ours is None:
-            raise
-        raise ours from error
+        _raise_ours(database_error(error), error)
+        raise
     if not joins:
-        raise NotInTransactionError(
-            "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
-        )
+        raise _outside_transaction(driver)
 
 
-def _error_of(error: BaseException, insertion: Insertion) -> CdcOutboxError | None:
+def refuse_outside_transaction_now(driver: Driver, connection: AnyConnection) -> None:
+    """Raise as :func:`refuse_outside_transaction` does."""
+    try:
+        joins = driver.joins_transaction(connection)
+    except Exception as error:
+        _raise_ours(database_error(error), error)
+        raise
+    if not joins:
+        raise _outside_transaction(driver)
+
+
+def _outside_transaction(driver: Driver | AsyncDriver) -> NotInTransactionError:
+    return NotInTransactionError(
+        "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
+    )
+
+
+def _raise_ours(ours: CdcOutboxError | None, error: BaseException) -> None:
+    if ours is not None:
+        raise ours from error
+
+
+def _error_of(error: BaseException, ids: Sequence[tuple[Event, str]]) -> CdcOutboxError | None:
     """Return our error for a driver's, ``None`` for any other."""
     ours = database_error(error)
-    given = [draft for draft in insertion.drafts if draft.event.id is not None]
+    given = [event_id for event, event_id in ids if event.id is not None]
     # The writer's own ids are new, so it was another unique column's value: a caller is not to skip the event.
     if ours is None or ours.sqlstate != UNIQUE_VIOLATION or not given:
         return ours
-    which = "one of these events" if insertion.drafts[1:] else f"an event with the id {given[0].id}"
+    which = "one of these events" if ids[1:] else f"an event with the id {given[0]}"
     return DuplicateEventError(f"{which} is already in the outbox")

@@ -2,18 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
+    Driver,
     find_async_driver,
     find_driver,
-    find_transaction_driver,
     serves_type,
-    translated_for_caller,
 )
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
 from cdc_outbox.databases.sql import ParameterStyle
@@ -24,10 +23,15 @@ from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.telemetry import running_provider
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
-from cdc_outbox.writer.execution import execute, refuse_outside_transaction
+from cdc_outbox.writer.execution import (
+    execute,
+    execute_now,
+    refuse_outside_transaction,
+    refuse_outside_transaction_now,
+)
 from cdc_outbox.writer.outbox_statements import OutboxStatements
-from cdc_outbox.writer.plain_insertion import Plain, compile_insertion, is_plain
-from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, unwritten
+from cdc_outbox.writer.plain_insertion import Plain, compile_parameters, is_plain
+from cdc_outbox.writer.reaction import Reaction, find_reaction, is_reacting, reacting, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
     from cdc_outbox.spec import Spec
@@ -53,10 +57,12 @@ class _Way(NamedTuple):
     """How events are written through a driver.
 
     Args:
+        direct: The synchronous driver behind it; ``None`` where there is none.
         plain: ``None`` for a table that is not plain, or with schemas.
     """
 
     driver: AsyncDriver
+    direct: Driver | None
     statements: OutboxStatements
     plain: Plain | None
 
@@ -88,7 +94,8 @@ class _Outbox:
     def _way(self, connection: AnyConnection) -> _Way:
         """Return the way that fits a connection; those that fit all of a type are found by it from then on."""
         driver = self._find(connection)
-        way = _Way(driver, *self._statements_for(driver))
+        direct = driver.direct if isinstance(driver, Immediate) else None
+        way = _Way(driver, direct, *self._statements_for(driver))
         if serves_type(driver):
             self._ways[type(connection)] = way
         return way
@@ -104,8 +111,9 @@ class _Outbox:
             statements = OutboxStatements(
                 table=self.table, contract=self.contract, dialect=driver.dialect, style=driver.style
             )
-            plain = is_plain(self.table) and self.schemas is None
-            self._statements[key] = statements, compile_insertion(statements, self.max_message_bytes) if plain else None
+            is_general = self.schemas is not None or not is_plain(self.table)
+            plain = None if is_general else compile_parameters(statements, self.max_message_bytes)
+            self._statements[key] = statements, plain
         return self._statements[key]
 
     def _draft(self, event: Event, driver: AsyncDriver) -> Draft:
@@ -119,7 +127,7 @@ class _Outbox:
         reaction = find_reaction(self, connection)
         if reaction is None:
             return None
-        driver, statements, _ = self._way(connection)
+        driver, _, statements, _ = self._way(connection)
         headers = self.table.headers.values()
         given = [_checked(event) for event in events]
         drafts = {
@@ -142,14 +150,19 @@ class _Outbox:
         _checked(event)
         if self.policy is not publish_everything and not self.policy(event):
             return _declined(event)
-        driver, statements, plain = self._ways.get(type(connection)) or self._way(connection)
+        return await self._add_by(self._ways.get(type(connection)) or self._way(connection), connection, event)
+
+    async def _add_by(self, way: _Way, connection: AnyConnection, event: Event) -> RecordedEvent:
+        driver, _, statements, plain = way
         if plain is None or running_provider() is not None:
-            insertion = statements.add(self._draft(event, driver))
+            plan, parameters, [drafted] = statements.add(self._draft(event, driver))
+            event = drafted.event
         else:
-            insertion = plain(event)
+            plan, parameters = plain(event)
+        event_id = parameters["id"]
         await refuse_outside_transaction(driver, connection)
-        [written] = statements.written(insertion, await execute(driver, connection, insertion))
-        return written
+        rows = await execute(driver, connection, plan, parameters, ((event, event_id),))
+        return statements.written_alone(event, event_id, rows)
 
     async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         events = list(events)
@@ -167,13 +180,15 @@ class _Outbox:
             await refuse_outside_transaction(self._find(connection), connection)
 
     async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[RecordedEvent]:
-        driver, statements, _ = self._way(connection)
+        driver, _, statements, _ = self._way(connection)
         insertions = statements.add_all(drafts)
         await refuse_outside_transaction(driver, connection)
         return [
             event
             for insertion in insertions
-            for event in statements.written(insertion, await execute(driver, connection, insertion))
+            for event in statements.written(
+                insertion, await execute(driver, connection, insertion.plan, insertion.parameters, insertion.ids)
+            )
         ]
 
 
@@ -216,7 +231,19 @@ class Outbox(_Outbox):
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
                 If not, repeating does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
         """
-        return finish(self._add(connection, event))
+        if is_reacting() or running_provider() is not None or self.policy is not publish_everything:
+            return finish(self._add(connection, event))
+        _checked(event)
+        way = self._ways.get(type(connection)) or self._way(connection)
+        driver, plain = way.direct, way.plain
+        if driver is None or plain is None:
+            return finish(self._add_by(way, connection, event))
+        # Nearly every event is written here: without coroutines, and without objects in between.
+        plan, parameters = plain(event)
+        event_id = parameters["id"]
+        refuse_outside_transaction_now(driver, connection)
+        rows = execute_now(driver, connection, plan, parameters, ((event, event_id),))
+        return way.statements.written_alone(event, event_id, rows)
 
     def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         """Write many events and return them as :meth:`add` does, in the same order.
@@ -358,43 +385,3 @@ def _checked(event: Event) -> Event:
 
 def _declined(event: Event) -> RecordedEvent:
     return unwritten(event, new_event_id() if event.id is None else event.id)
-
-
-Result = TypeVar("Result")
-
-
-def execute_with_events(
-    connection: AnyConnection,
-    operation: Callable[[Any], Result],
-    events: Iterable[Event] | Callable[[Result], Iterable[Event]],
-    *,
-    outbox: Outbox | None = None,
-) -> Result:
-    """Run an operation and write its events in one transaction, and return the operation's result.
-
-    This is the only function that opens and ends a transaction. An exception of the operation or of the outbox rolls
-    back both.
-
-    Args:
-        connection: Without an open transaction; psycopg 3's, PyMySQL's or sqlite3's. The operation is called with it.
-        events: Events, or a function that makes them of the operation's result.
-        outbox: The outbox to write to, by default ``Outbox()``.
-
-    Raises:
-        OutboxError: The connection already has a transaction, or its driver cannot open one.
-        EventError, StaleSequenceError, DuplicateEventError: As :meth:`Outbox.add_all`.
-        DatabaseError: Likewise, and from the begin and the commit; exceptions of the operation pass through unchanged.
-        TransactionAbortedError, TransactionEndedError: The operation swallowed an SQL error, or ended the transaction.
-    """
-    driver = find_transaction_driver(connection)
-    with translated_for_caller():
-        driver.begin(connection)
-    try:
-        result = operation(connection)
-        (outbox or Outbox()).add_all(connection, events(result) if callable(events) else events)
-        with translated_for_caller():
-            driver.commit(connection)
-    except BaseException:
-        driver.rollback(connection)
-        raise
-    return result

@@ -44,6 +44,12 @@ class StepPlan(NamedTuple):
     block: Step | None = None
     undo: tuple[Step, ...] = ()
 
+    def undo_from(self, failed: Step, error: BaseException) -> tuple[Step, ...]:
+        """Return what undoes a step that failed or was interrupted, and those before it."""
+        # The first statement did nothing where the database refused it, and would do so once more: it may be locked.
+        refused = failed is self.steps[0] and isinstance(error, Exception)
+        return () if refused else self.undo
+
 
 class Insertion(NamedTuple):
     """What writes some events: a plan and its parameters."""
@@ -52,11 +58,10 @@ class Insertion(NamedTuple):
     parameters: Mapping[str, Any]
     drafts: Sequence[Draft]
 
-    def undo_from(self, failed: Step, error: BaseException) -> tuple[Step, ...]:
-        """Return what undoes a step that failed or was interrupted, and those before it."""
-        # The first statement did nothing where the database refused it, and would do so once more: it may be locked.
-        refused = failed is self.plan.steps[0] and isinstance(error, Exception)
-        return () if refused else self.plan.undo
+    @property
+    def ids(self) -> list[tuple[Event, str]]:
+        """The events with their ids."""
+        return [(draft.event, draft.id) for draft in self.drafts]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,17 +123,15 @@ class OutboxStatements:
         Raises:
             StaleSequenceError: The aggregate's last sequence is not below that of the event, which was not written.
         """
-        by_id, events = dict[Any, Row](), list[RecordedEvent]()
+        by_id = {row[0]: row for row in rows}
+        return [_recorded(draft.event, by_id.get(draft.id)) for draft in insertion.drafts]
+
+    def written_alone(self, event: Event, event_id: str, rows: Iterable[Row]) -> RecordedEvent:
+        """Return the only event of some rows as :meth:`written` does."""
         for row in rows:
-            by_id[row[0]] = row
-        for draft in insertion.drafts:
-            if draft.id not in by_id:
-                raise StaleSequenceError(
-                    f"{draft.event} was not written: its aggregate is already at this sequence or above"
-                )
-            event_id, sequence, source, created_at = by_id[draft.id]
-            events.append(draft.event.recorded(event_id, _moment(created_at), sequence=sequence, source=source))
-        return events
+            if row[0] == event_id:
+                return _recorded(event, row)
+        return _recorded(event, None)
 
     @cached_property
     def _header_parameters(self) -> Mapping[str, str]:
@@ -150,8 +153,8 @@ class OutboxStatements:
     def parameters_of(self, draft: Draft) -> dict[str, Any]:
         """Return the parameters of one event, without those of its headers."""
         parameters = draft.parameters()
-        if self.dialect.features.marks_heads:  # by an id of its own: a caller's may have been there before
-            parameters["mark"] = draft.id if draft.event.id is None else new_event_id()
+        if self.dialect.features.marks_heads:
+            parameters["mark"] = mark_of(draft.event, draft.id)
         return parameters
 
     def plan_of(self, mode: SequenceMode) -> StepPlan:
@@ -163,10 +166,12 @@ class OutboxStatements:
         return {name: self._plan(name, steps) for name, steps in self._statements.items()}
 
     def _plan(self, name: str, steps: tuple[Step, ...]) -> StepPlan:
+        in_block = self._statements.get(name.replace("add_", "block_"), steps)
         if self.table.mode is OutboxMode.DELETE:
-            steps = (*steps, *self._statements["forget"])
+            forget = self._statements["forget"]
+            steps, in_block = (*steps, *forget), (*in_block, *forget)
         undo = self._statements.get(name.replace("add_", "undo_"), ()) if name.startswith("add_") else ()
-        needed, block = [step.sql for step in steps if not step.reads_back], self.dialect.features.block
+        needed, block = [step.sql for step in in_block if not step.reads_back], self.dialect.features.block
         is_one = not block or len(needed) == 1
         return StepPlan(steps, None if is_one else Step(block.format(";\n".join(needed)), reads_back=False), undo)
 
@@ -209,6 +214,18 @@ class OutboxStatements:
         for before, after in pairwise(events):
             if _aggregate(before) == _aggregate(after) and (before.sequence or 0) >= (after.sequence or 1):
                 raise EventError(f"{after} does not follow {before}")
+
+
+def _recorded(event: Event, row: Row | None) -> RecordedEvent:
+    if row is None:
+        raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
+    event_id, sequence, source, created_at = row
+    return event.recorded(event_id, _moment(created_at), sequence=sequence, source=source)
+
+
+def mark_of(event: Event, event_id: str) -> str:
+    """Return what marks the head that an insertion moves: not a caller's id, which may have been there before."""
+    return event_id if event.id is None else new_event_id()
 
 
 @lru_cache(maxsize=1000)

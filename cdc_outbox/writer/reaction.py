@@ -62,6 +62,11 @@ def reacting(outbox: object, reaction: Reaction) -> Iterator[None]:
         _REACTIONS.reset(token)
 
 
+def is_reacting() -> bool:
+    """Return whether anything is gathered here, for any outbox."""
+    return bool(_REACTIONS.get())
+
+
 def find_reaction(outbox: object, connection: AnyConnection) -> Reaction | None:
     """Return what is gathered for an outbox on a connection, or on a cursor of it, if anything is."""
     for owner, reaction in reversed(_REACTIONS.get()):

@@ -1,7 +1,9 @@
 """psycopg 3 under the writer's contract: connection, cursor, pool, and the asynchronous ones."""
 
+import weakref
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -10,12 +12,13 @@ import pytest
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from cdc_outbox import Outbox
 from cdc_outbox.databases.drivers import find_driver
 from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
-from tests.support.writer_clients import AsyncClient, Client
+from tests.support.writer_clients import ORDER, AsyncClient, Client
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +156,23 @@ def test_a_pool_itself_is_asked_for_a_connection(store: PostgresStore) -> None:
         pool = client.pool
         with pytest.raises(OutboxError, match="not a supported connection"):
             find_driver(pool)
+
+
+def test_a_kept_cursor_follows_its_session_to_another_encoding(store: PostgresStore) -> None:
+    outbox = Outbox()
+    with psycopg.connect(store.dsn) as connection:
+        for encoding, letter in (("utf8", "é"), ("latin1", "ü"), ("utf8", "ö")):
+            connection.execute(f"set client_encoding to {encoding}".encode())
+            written = outbox.add(connection, replace(ORDER, aggregate_id=letter))
+            query = "select ascii(aggregateid) from outbox where id = %s"
+            assert connection.execute(query, [written.id]).fetchone() == (ord(letter),)
+        connection.rollback()
+
+
+def test_a_connection_is_freed_although_it_keeps_cursors(store: PostgresStore) -> None:
+    connection = psycopg.connect(store.dsn)
+    Outbox().add(connection, ORDER)
+    reference = weakref.ref(connection)
+    with pytest.warns(ResourceWarning, match="deleted while still open"):
+        del connection
+    assert reference() is None

@@ -1,6 +1,6 @@
 """The seam to database drivers: one thin file each, found by the type of the connection it is given."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum, auto
 from functools import cache
@@ -24,6 +24,8 @@ AnyConnection: TypeAlias = Any
 """A connection of any database driver, or what holds one: a session, a cursor. Its driver knows its type."""
 Parameters = Mapping[str, Any] | None
 Row = tuple[Any, ...]
+Fetch = Callable[[AnyConnection, str, Parameters], list[Row]]
+AsyncFetch = Callable[[AnyConnection, str, Parameters], Awaitable[list[Row]]]
 
 _DRIVERS = {
     "MySQLdb": "mysql",
@@ -63,7 +65,8 @@ class Driver(Protocol):
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
     otherwise; :func:`translated_for_caller` turns the rest into this package's.
 
-    A driver may have two members more, which make a writer faster: :func:`serves_type` and :func:`runs_blocks`.
+    A driver may have three members more, which make a writer faster: :func:`serves_type`, :func:`runs_blocks` and
+    :func:`often`.
     """
 
     dialect: Dialect
@@ -192,6 +195,18 @@ def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool
     """Return whether a connection's server executes several statements that are sent as its dialect's ``block``."""
     ask: Callable[[AnyConnection], bool] | None = getattr(driver, "runs_blocks", None)
     return ask is not None and ask(connection)
+
+
+def often(driver: Driver) -> Fetch:
+    """Return what executes a statement that is executed for every event, with the parameters of one."""
+    fetch: Fetch = getattr(driver, "fetch_often", driver.fetch)
+    return fetch
+
+
+def often_awaited(driver: AsyncDriver) -> AsyncFetch:
+    """Return what :func:`often` returns, of an asynchronous driver."""
+    fetch: AsyncFetch = getattr(driver, "fetch_often", driver.fetch)
+    return fetch
 
 
 def find_transaction_driver(connection: object) -> TransactionDriver:

@@ -14,6 +14,7 @@ from cdc_outbox.databases.drivers import (
     Row,
     TransactionDriver,
     TransactionState,
+    often,
     runs_blocks,
     serves_type,
 )
@@ -56,10 +57,14 @@ def finish(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 class Immediate(Generic[DriverT]):
-    """The methods of :class:`~cdc_outbox.databases.drivers.AsyncDriver` over a synchronous driver."""
+    """The methods of :class:`~cdc_outbox.databases.drivers.AsyncDriver` over a synchronous driver.
+
+    Attributes:
+        direct: The synchronous driver.
+    """
 
     def __init__(self, driver: DriverT) -> None:
-        self._driver = driver
+        self.direct = driver
         self.dialect = driver.dialect
         self.style = driver.style
         self.transaction_hint = driver.transaction_hint
@@ -67,15 +72,19 @@ class Immediate(Generic[DriverT]):
 
     def runs_blocks(self, connection: AnyConnection) -> bool:
         """Return whether the server executes several statements that are sent as one."""
-        return runs_blocks(self._driver, connection)
+        return runs_blocks(self.direct, connection)
 
     async def joins_transaction(self, connection: AnyConnection) -> bool:
         """Return whether what is executed next is ended by the caller's commit or rollback, and not at once."""
-        return self._driver.joins_transaction(connection)
+        return self.direct.joins_transaction(connection)
 
     async def fetch(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute a statement and return its rows."""
-        return self._driver.fetch(connection, sql, parameters)
+        return self.direct.fetch(connection, sql, parameters)
+
+    async def fetch_often(self, connection: AnyConnection, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute a statement that is executed for every event."""
+        return often(self.direct)(connection, sql, parameters)
 
 
 class ImmediateTransactions(Immediate[TransactionDriver]):
@@ -83,28 +92,28 @@ class ImmediateTransactions(Immediate[TransactionDriver]):
 
     async def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Make the session's transactions READ COMMITTED, and let the server end one that idles for longer."""
-        self._driver.prepare(connection, idle_seconds=idle_seconds)
+        self.direct.prepare(connection, idle_seconds=idle_seconds)
 
     async def flush(self, connection: AnyConnection) -> None:
         """Send what the connection holds back until its commit."""
-        self._driver.flush(connection)
+        self.direct.flush(connection)
 
     def overlapping(self, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
         """Do something else until the server answers, if the driver can do that."""
-        return overlapping(self._driver, connection, meanwhile)
+        return overlapping(self.direct, connection, meanwhile)
 
     async def begin(self, connection: AnyConnection) -> None:
         """Open a transaction."""
-        self._driver.begin(connection)
+        self.direct.begin(connection)
 
     def state(self, connection: AnyConnection) -> TransactionState:
         """Return the state of the transaction."""
-        return self._driver.state(connection)
+        return self.direct.state(connection)
 
     async def commit(self, connection: AnyConnection) -> None:
         """Commit, and return only if the server committed."""
-        self._driver.commit(connection)
+        self.direct.commit(connection)
 
     async def rollback(self, connection: AnyConnection) -> None:
         """Undo it."""
-        self._driver.rollback(connection)
+        self.direct.rollback(connection)

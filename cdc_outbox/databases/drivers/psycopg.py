@@ -1,18 +1,16 @@
 """psycopg 3, synchronous and asynchronous."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
-from selectors import EVENT_READ, DefaultSelector
+from selectors import EVENT_READ, BaseSelector, DefaultSelector
 from typing import Any, TypeVar, overload
 
 import psycopg
-from psycopg.abc import Buffer, DumperKey, PQGen
-from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
-from psycopg.types.array import ListBinaryDumper
 from psycopg.waiting import Wait
 
 from cdc_outbox.databases.dialects import Dialect
@@ -27,6 +25,7 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.immediate import Meanwhile
+from cdc_outbox.databases.drivers.psycopg_cursors import ListDumper, kept_cursors, not_owned
 from cdc_outbox.databases.drivers.transactions import (
     AsyncSendsAtOnce,
     SendsAtOnce,
@@ -170,10 +169,21 @@ class Psycopg(_Psycopg, SendsAtOnce):
         cursor = psycopg.Cursor(_connection(connectable), row_factory=tuple_row)
         # The dumpers of a cursor of its own are a copy of the connection's, which costs as much as an event's checks.
         if parameters and list in map(type, parameters.values()):
-            cursor.adapters.register_dumper(list, _ListDumper)
+            cursor.adapters.register_dumper(list, ListDumper)
         with translated():
             cursor.execute(sql, parameters)
             return cursor.fetchall() if _returns_rows(cursor) else []
+
+    def fetch_often(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor that is kept for the statement."""
+        connection = _connection(connectable)
+        with translated():
+            kept, key = kept_cursors(connection, sql)
+            cursor = kept.pop(key, None) or psycopg.Cursor(not_owned(connection), row_factory=tuple_row)
+            cursor.execute(sql, parameters)
+            rows = cursor.fetchall() if _returns_rows(cursor) else []
+            kept[key] = cursor
+        return rows
 
     @contextmanager
     def overlapping(self, connection: psycopg.Connection[Any], meanwhile: Meanwhile) -> Iterator[None]:
@@ -183,16 +193,19 @@ class Psycopg(_Psycopg, SendsAtOnce):
         transaction, and all who wait for that, for as long as it likes.
         """
         wait = connection.wait
+        with DefaultSelector() as selector:  # one for the block: it costs a statement more than all else here
 
-        def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-            return wait(_later(steps, connection.fileno(), meanwhile), *arguments, **options)
+            def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+                if not selector.get_map():
+                    selector.register(connection.fileno(), EVENT_READ)
+                return wait(_later(steps, selector, meanwhile), *arguments, **options)
 
-        # Should psycopg once wait in another way, nothing is lost but time.
-        vars(connection)["wait"] = wait_later
-        try:
-            yield
-        finally:
-            del vars(connection)["wait"]
+            # Should psycopg once wait in another way, nothing is lost but time.
+            vars(connection)["wait"] = wait_later
+            try:
+                yield
+            finally:
+                del vars(connection)["wait"]
 
     def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg would put into each BEGIN."""
@@ -242,9 +255,20 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
         with translated():
             cursor = psycopg.AsyncCursor(_connection(connectable), row_factory=tuple_row)
             if parameters and list in map(type, parameters.values()):
-                cursor.adapters.register_dumper(list, _ListDumper)
+                cursor.adapters.register_dumper(list, ListDumper)
             await cursor.execute(sql, parameters)
             return await cursor.fetchall() if _returns_rows(cursor) else []
+
+    async def fetch_often(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch on a cursor that is kept for the statement."""
+        connection = _connection(connectable)
+        with translated():
+            kept, key = kept_cursors(connection, sql)
+            cursor = kept.pop(key, None) or psycopg.AsyncCursor(not_owned(connection), row_factory=tuple_row)
+            await cursor.execute(sql, parameters)
+            rows = await cursor.fetchall() if _returns_rows(cursor) else []
+            kept[key] = cursor
+        return rows
 
     async def prepare(self, connection: psycopg.AsyncConnection[Any], *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg would put into each BEGIN."""
@@ -293,63 +317,16 @@ def find_async(connectable: object) -> AsyncDriver:
     raise wrong_kind(connectable, asynchronous=True)
 
 
-def _later(steps: PQGen[Any], socket: int, meanwhile: Meanwhile) -> PQGen[Any]:
+def _later(steps: PQGen[Any], selector: BaseSelector, meanwhile: Meanwhile) -> PQGen[Any]:
     """Do something else whenever these steps wait for what the server has not sent yet."""
-    with DefaultSelector() as selector:
-        selector.register(socket, EVENT_READ)
-        try:
-            wanted = next(steps)
-            while True:
-                while wanted is Wait.R and not selector.select(0) and meanwhile():
-                    pass
-                wanted = steps.send((yield wanted))
-        except StopIteration as end:
-            return end.value
-
-
-class _ListDumper(RecursiveDumper):
-    """Lists as our statements take them, each of which says of what type its own are.
-
-    psycopg looks at each element of a list in turn, which costs as much as all else about a claim.
-    """
-
-    def get_key(self, obj: list[Any], format: PyFormat) -> DumperKey:  # noqa: A002 - psycopg's name
-        """Return a key for lists of texts only or of numbers only; for other lists, psycopg's own key."""
-        plain = _PLAIN.get(frozenset(map(type, obj)))
-        return (plain,) if plain else (list, ListBinaryDumper(list, self._tx).get_key(obj, format))
-
-    def upgrade(self, obj: list[Any], format: PyFormat) -> Dumper:  # noqa: A002
-        """Return the dumper for the list's key."""
-        plain = _PLAIN.get(frozenset(map(type, obj)))
-        return plain(list, self._tx) if plain else ListBinaryDumper(list, self._tx).upgrade(obj, format)
-
-    def dump(self, obj: list[Any]) -> "Buffer | None":  # quoted, for psycopg 3.2 has a text for it
-        """Leave it to the dumper that this one became."""
-        raise NotImplementedError
-
-
-class _NumbersDumper(Dumper):
-    def dump(self, obj: list[int]) -> bytes:
-        return f"{{{','.join(map(str, obj))}}}".encode()
-
-
-class _TextsDumper(Dumper):
-    def dump(self, obj: list[str]) -> bytes:
-        # No text of PostgreSQL's has a NUL, so it stands between them until they are escaped, all at once.
-        texts = "\0".join(obj)
-        if texts.count("\0") >= len(obj):
-            raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
-        escaped = texts.replace("\\", r"\\").replace('"', r"\"").replace("\0", '","')
-        encoding = self.connection.info.encoding if self.connection else "utf-8"
-        # Of SQL_ASCII psycopg says ascii, and takes it for one that tells nothing about the bytes, as it does here.
-        return f'{{"{escaped}"}}'.encode("utf-8" if encoding == "ascii" else encoding)
-
-
-_PLAIN: Mapping[frozenset[type], type[Dumper]] = {
-    frozenset(): _NumbersDumper,
-    frozenset({int}): _NumbersDumper,
-    frozenset({str}): _TextsDumper,
-}
+    try:
+        wanted = next(steps)
+        while True:
+            while wanted is Wait.R and not selector.select(0) and meanwhile():
+                pass
+            wanted = steps.send((yield wanted))
+    except StopIteration as end:
+        return end.value
 
 
 def _returns_rows(cursor: psycopg.Cursor[Row] | psycopg.AsyncCursor[Row]) -> bool:
