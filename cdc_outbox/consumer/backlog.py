@@ -49,10 +49,6 @@ class BatchSize:
         self._single = events
 
 
-_PORTION = 5
-"""How many records are read at a stretch: a fraction of what any statement takes."""
-
-
 class Backlog:
     """A queue of events, whose head is the next batch; unread records wait behind the events.
 
@@ -100,10 +96,15 @@ class Backlog:
         """Add a record at the end."""
         self._unread.append(record)
 
-    def read_some(self) -> bool:
-        """Read a few records; return whether unread records are left."""
-        if self._read is not None:
-            self.put([self._read(self._unread.popleft()) for _ in range(min(_PORTION, len(self._unread)))])
+    def read_one(self) -> bool:
+        """Read a record; return whether unread records are left.
+
+        One, because many statements take no longer than reading two, and what is read then is waited for.
+        """
+        if self._read is not None and self._unread:
+            item = self._read(self._unread.popleft())
+            self._items.append(item)
+            self.bytes += item.size
         return bool(self._unread)
 
     def put_back(self, items: Sequence[Item]) -> None:

@@ -2,10 +2,8 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import partial
 from types import MappingProxyType
 
 from cdc_outbox.consumer.claims import Claims, InboxStore
@@ -122,7 +120,7 @@ class Delivery:
         Args:
             held: The epoch under which each of their partitions is owned.
             room: How much more may be parked.
-            meanwhile: What there is to do while the server works.
+            meanwhile: What there is to do while the server works, also at statements of handlers.
             stored: The next offset that the database was last known to have, by partition; one that is missing is not
                 compared.
 
@@ -138,13 +136,12 @@ class Delivery:
         Nothing is committed when it raises, but for what a handler committed by itself, and for a connection that
         broke during the commit: then the same events may be applied again, and the claims tell.
         """
-        overlapped = partial(overlapping, self.driver, connection, meanwhile)
-        work = _Work(self, items, connection, held=held, room=room, stored=stored, overlapped=overlapped)
+        work = _Work(self, items, connection, held=held, room=room, stored=stored)
         try:
-            await self.driver.begin(connection)
-            delivered = await work.run()
-            work.claims = Claims()  # from here on the commit alone decides about them, answered or not
-            with overlapped():
+            with overlapping(self.driver, connection, meanwhile):
+                await self.driver.begin(connection)
+                delivered = await work.run()
+                work.claims = Claims()  # from here on the commit alone decides about them, answered or not
                 await self.driver.commit(connection)
         except BaseException as error:
             await self.driver.rollback(connection)
@@ -202,9 +199,8 @@ class _Work:
         held: Mapping[TopicPartition, int],
         room: Room,
         stored: Mapping[TopicPartition, int],
-        overlapped: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._room, self._overlapped, self._stored = room, overlapped, stored
+        self._room, self._stored = room, stored
         stores = delivery.stores
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = delivery.calls, delivery.order_of
@@ -226,23 +222,21 @@ class _Work:
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        with self._overlapped():
-            watermarks = await self._lock_redone()
-            self.claims = await self._claim()
-            await self._fence()
-            watermarks, judgements = await self._judge(watermarks)
+        watermarks = await self._lock_redone()
+        self.claims = await self._claim()
+        await self._fence()
+        watermarks, judgements = await self._judge(watermarks)
         judged = list(zip(self._judged, judgements, strict=True))
         applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
         handled = [item for item, _ in applied]
         await self._calls.run(handled, self._connection)
         parking = await self._park_events(judged, handled)
         moves = moves_of([judgement for _, judgement in applied], watermarks, parking.blocking)
-        with self._overlapped():
-            parked = await self._inbox.advance(self._connection, self.claims, moves)
-            # As a rule nothing is parked.
-            successors = successors_of(moves, parked, self._order_of) if parked else {}
-            woken = await self._park.wake(self._connection, successors)
-            await self._store_offsets()
+        parked = await self._inbox.advance(self._connection, self.claims, moves)
+        # As a rule nothing is parked.
+        successors = successors_of(moves, parked, self._order_of) if parked else {}
+        woken = await self._park.wake(self._connection, successors)
+        await self._store_offsets()
         outcomes = self._outcomes(judged)
         return Delivered(outcomes=outcomes, parked=parking.reasons, parked_bytes=parking.bytes, woken=woken)
 

@@ -69,7 +69,7 @@ class BackgroundPoller:
         """Return up to so many messages: wait for the first, and take the rest as far as they are there.
 
         Args:
-            most_bytes: Of keys, values and headers, after which no more is taken.
+            most_bytes: Of keys and values, after which no more is taken.
         """
         with self._turn:
             failure, self._failure = self._failure, None

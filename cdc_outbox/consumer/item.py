@@ -82,7 +82,8 @@ _UNKNOWN_TIME = datetime.max.replace(tzinfo=UTC)
 """Of a message that cannot be read: later than any purge, because its id was never claimed and is not forgotten."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+# Not frozen, though nothing changes one: a frozen one takes twice as long to make, and there is one for each event.
+@dataclass(slots=True, kw_only=True)
 class Item:
     """An event, the message it came in, and what is known of its fate.
 
@@ -104,9 +105,9 @@ class Item:
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
-        object.__setattr__(self, "size", self.message.size)
+        self.size = self.message.size
         if self.topic_partition is _FROM_MESSAGE:
-            object.__setattr__(self, "topic_partition", partition_of(self.message))
+            self.topic_partition = partition_of(self.message)
 
     @property
     def aggregate(self) -> Aggregate:

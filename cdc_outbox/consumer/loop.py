@@ -101,7 +101,7 @@ class Loop:
         most = self._limits.batch_events
         if not self._fresh and not self._fresh.unread:
             await self._poll(0.0 if self._redo or self._stats.is_due else _POLL_SECONDS, most)
-        while len(self._fresh) < most and self._fresh.read_some():
+        while len(self._fresh) < most and self._fresh.read_one():
             pass
         is_enough = len(self._fresh) > most or self._fresh.bytes > self._limits.batch_bytes
         if self._fresh and not is_enough and not self._fresh.unread:
@@ -230,8 +230,8 @@ class Loop:
                 begun_at = time.monotonic()  # what it takes to connect is no handler's fault
                 items = await self._begun(items)
                 stored = dict(self._ownership.stored)  # which a callback may change meanwhile
-                read_some = self._fresh.read_some
-                delivered = await self._session.apply(items, held, self._stats.room, read_some, stored=stored)
+                meanwhile = self._fresh.read_one
+                delivered = await self._session.apply(items, held, self._stats.room, meanwhile, stored=stored)
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:

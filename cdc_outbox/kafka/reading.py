@@ -37,25 +37,26 @@ def polled(
     """Yield up to so many messages: wait for the first, and take the rest as far as they are there.
 
     Args:
-        most_bytes: Of keys, values and headers, after which no more is taken; a few messages may come on top.
+        most_bytes: Of keys and values, after which no more is taken; a few messages may come on top. Headers do not
+            count: the client makes them when they are asked for, which takes as long as all else here. Its queue, of
+            which this is a part, is bounded with them.
     """
     first = client.poll(seconds)
     if first is None:
         return
     yield first
-    events, most_bytes = events - 1, most_bytes - bytes_of(first)
+    events, most_bytes = events - 1, most_bytes - _bytes_of(first)
     while events > 0 and most_bytes > 0:
         # A timeout here would be waited out in full, for want of as many messages.
         portion = client.consume(min(events, _PORTION), 0)
         yield from portion
         if len(portion) < _PORTION:
             return
-        events, most_bytes = events - _PORTION, most_bytes - sum(map(bytes_of, portion))
+        events, most_bytes = events - _PORTION, most_bytes - sum(map(_bytes_of, portion))
 
 
-def bytes_of(record: "confluent.Message[bytes, bytes]") -> int:
-    """Return how many bytes key, value and headers of a record have; headers that the client cannot return count 0."""
-    return len(record.value() or b"") + len(record.key() or b"") + message.headers_size(_headers_of(record) or ())
+def _bytes_of(record: "confluent.Message[bytes, bytes]") -> int:
+    return len(record.value() or b"") + len(record.key() or b"")
 
 
 _read_headers = methodcaller("headers")

@@ -114,7 +114,7 @@ def test_the_bytes_at_hand_are_those_of_the_events_that_are_left() -> None:
     queue.take({TopicPartition("t", 1)})
     assert queue.bytes == 0, "neither does what belongs to another consumer by now"
     queue.put([sized(5, 50)])
-    queue.read_some()
+    queue.read_one()
     assert queue.drop(TopicPartition("t", 0)) == [5, 4]
     assert queue.bytes == 0
 
@@ -148,19 +148,19 @@ def read(record: Any) -> Item:
     return item(record.offset(), record.partition())
 
 
-def test_records_are_read_a_few_at_a_time_and_come_after_what_was_read() -> None:
+def test_records_are_read_one_at_a_time_and_come_after_what_was_read() -> None:
     queue = Backlog(100, read)
-    for number in range(1, 12):
+    for number in range(1, 4):
         queue.put_unread(record(number))
-    assert (len(queue), queue.unread) == (0, 11)
-    assert queue.read_some()
-    assert (len(queue), queue.unread) == (5, 6)
+    assert (len(queue), queue.unread) == (0, 3)
+    assert queue.read_one()
+    assert (len(queue), queue.unread) == (1, 2)
     queue.size.succeeded(50)
-    assert numbers(queue.take()) == list(range(1, 6))
-    assert queue.read_some()
-    assert not queue.read_some()
-    assert not queue.read_some()
-    assert numbers(queue.take()) == list(range(6, 12))
+    assert numbers(queue.take()) == [1]
+    assert queue.read_one()
+    assert not queue.read_one()
+    assert not queue.read_one()
+    assert numbers(queue.take()) == [2, 3]
 
 
 def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
@@ -170,7 +170,7 @@ def test_what_was_not_read_is_dropped_with_its_partition_too() -> None:
     queue.put_unread(record(4))
     assert queue.waiting() == {TopicPartition("t", 0): 2, TopicPartition("t", 1): 2}
     assert queue.drop(TopicPartition("t", 1)) == [1, 3]
-    queue.read_some()
+    queue.read_one()
     queue.size.succeeded(4)
     assert numbers(queue.take()) == [2, 4]
 
