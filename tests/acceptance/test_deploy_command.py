@@ -9,7 +9,7 @@ import pytest
 
 from cdc_outbox.errors import ConnectorNotFoundError
 from tests.support.commands import run_command
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import SELDOM, Pipeline
 from tests.support.rig import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +43,11 @@ def test_data_goes_to_stdout_and_the_rest_to_stderr(pipeline: Pipeline, spec: Pa
     assert (again.returncode, again.stdout) == (0, f"{pipeline.name}: nothing to change\n")
     assert run_command("deploy-connector", str(spec), "--dry-run", env=env).returncode == 0
 
-    spec.write_text(spec.read_text() + "latency: low\n")
+    spec.write_text(spec.read_text().replace(SELDOM, "latency: low\n"))
     change = run_command("deploy-connector", str(spec), "--stable-for=1s", env=env)
     assert change.stdout.splitlines() == [f"{pipeline.name}: deployed"]
     told = change.stderr.splitlines()
-    for line in ("~ latency: poll.interval.ms = 10 -> 5", "+ latency: producer.override.linger.ms = 0"):
+    for line in ("~ latency: poll.interval.ms = 100 -> 5", "+ latency: producer.override.linger.ms = 0"):
         waited = next(place for place, step in enumerate(told) if step.startswith("wait "))
         assert told.index(f"plan       {line}") < waited
 
@@ -56,7 +56,7 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
     pipeline: Pipeline, spec: Path, env: dict[str, str]
 ) -> None:
     # A custom converter that nobody has: validation takes it, the task does not.
-    spec.write_text(spec.read_text() + "overrides: {converters: custom, custom.type: nowhere.Nobody}\n")
+    spec.write_text(spec.read_text().replace(SELDOM, "overrides: {converters: custom, custom.type: nowhere.Nobody}\n"))
     done = run_command("deploy-connector", str(spec), "--timeout=20s", env=env)
     assert done.returncode == 1
     assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
@@ -150,7 +150,7 @@ def test_a_wrong_spec_is_one_finding_a_mistake_with_its_line(tmp_path: Path) -> 
     done = run_command("render", str(path))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{path}:4 database.kind: error SP104:" in done.stderr
-    assert f"{path}:10 agregates: error SP101: unknown key 'agregates'. Did you mean 'aggregates'?" in done.stderr
+    assert f"{path}:11 agregates: error SP101: unknown key 'agregates'. Did you mean 'aggregates'?" in done.stderr
     assert "hint: Correct the spec." in done.stderr
 
 

@@ -41,7 +41,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "prune": ((SPEC, DATABASE, "--keep=7d", "--without-topics"), *NO_DATABASE),
     "purge-inbox": ((DATABASE, "--horizon=30d", "--accept-shorter-horizon"), *NO_DATABASE),
     "recover": ((SPEC, *CONNECT, BROKERS, DATABASE), *NO_CONNECT),
-    "relay": ((SPEC, "--check"), 0, "orders: the relay publishes"),
+    "relay": ((SPEC, "--check"), 0, "orders: the relay can publish it"),
     "render": ((SPEC,), 0, '"connector.class"'),
     "replay": (("nothing:here",), 2, "error: there is no module 'nothing' in the current folder or on Python's path"),
     "reset": ((SPEC, "--consumer=shipping", "--aggregate=order/42", BROKERS, DATABASE), *NO_DATABASE),

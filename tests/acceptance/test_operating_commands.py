@@ -151,8 +151,7 @@ def test_a_purge_counts_what_was_not_published_and_wants_to_be_sure(
     slot, name = deployed.spec.database.slot, deployed.name
     deployed.write(2)
     eventually(lambda: sequences(deployed) == [1, 2], "two events")
-    deployed.client.stop(name)
-    eventually(lambda: deployed.client.find_status(name).state == "STOPPED", "the connector to stop")
+    deployed.stop()
     deployed.write(3)
     for _ in range(2):  # also without a connector
         refused = run_command("delete", spec, "--purge", env=env)

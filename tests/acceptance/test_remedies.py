@@ -50,7 +50,9 @@ def test_what_preflight_tells_of_the_database_mends_it(operator: Operator) -> No
 
 def test_what_doctor_tells_of_silent_heartbeats_makes_them_come(operator: Operator) -> None:
     pipeline = operator.pipeline
-    operator.spec.write_text(Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: '500'}\n"))
+    operator.spec.write_text(
+        Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: '500', poll.interval.ms: '100'}\n")
+    )
     assert operator.run("deploy-connector").returncode == 0
     eventually(lambda: pipeline.stack.broker.ends(pipeline.spec.heartbeat_topic or ""), "the first heartbeat")
 

@@ -187,7 +187,7 @@ def test_operators_commands_call_nothing_that_was_planted(deployed: Pipeline, tm
     deployed.write()
     eventually(deployed.messages, "the event in the topic")
     for command in (
-        ("status",),
+        ("status", spec),
         ("preflight", spec),
         ("doctor", spec),
         ("init", spec, "--inbox", "--check"),

@@ -9,6 +9,7 @@ import pytest
 from tests.support.commands import run_command
 from tests.support.connect_server import Asked, answering
 from tests.support.specs import ORDERS
+from tests.support.timings import SILENT_TIMINGS
 
 SECRET = "hunter2-s3cret"
 HOSTILE = """\
@@ -41,7 +42,8 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Aske
 
 
 def run(*arguments: str | Path, **variables: str) -> CompletedProcess[str]:
-    return run_command(*arguments, env={"HOME": str(Path("../home").resolve()), "GITHUB_TOKEN": SECRET, **variables})
+    home = str(Path("../home").resolve())
+    return run_command(*arguments, env={"HOME": home, "GITHUB_TOKEN": SECRET, **variables}, timings=SILENT_TIMINGS)
 
 
 def load_nothing() -> None:

@@ -42,6 +42,10 @@ class BrokerOutage:
             self.parties -= 1
             self._begin_if_complete()
 
+    def wait_for_half(self) -> None:
+        """Wait until half of the time is over."""
+        assert not self._is_over.wait(self.seconds / 2), "the outage is over already"
+
     def wait_until_over(self) -> None:
         """Wait until the broker answers again."""
         assert self._is_over.wait(self.seconds + 2 * _RETURN_SECONDS), "the broker does not answer"

@@ -12,6 +12,8 @@ from typing import Protocol
 from tests.faults.commander import AT, GO, READY, RUN, STOP
 
 _ROOT = Path(__file__).parents[2]
+_START_SECONDS, _END_SECONDS = 60.0, 60.0
+"""A process begins with its imports, and ends when it has delivered; on a busy machine both take long."""
 
 
 class MemberOrders(Protocol):
@@ -58,13 +60,15 @@ class Member:
         self.tell(RUN)
         self._is_running = True
 
-    def wait_until_there(self, seconds: float = 30) -> None:
+    def wait_until_there(self) -> None:
         """Wait until it stands at its point."""
-        self.wait_for(AT, seconds)
+        self.wait_for(AT)
 
-    def wait_for(self, word: str, seconds: float = 30) -> None:
+    def wait_for(self, word: str) -> None:
         with self._changed:
-            said = self._changed.wait_for(lambda: word in self._said or self._process.poll() is not None, seconds)
+            said = self._changed.wait_for(
+                lambda: word in self._said or self._process.poll() is not None, _START_SECONDS
+            )
         assert said, f"{self.name} did not come so far as to be {word}"
         code = self._process.returncode
         assert word in self._said, f"{self.name} ended with {code} before it was {word}: {self.log()}"
@@ -94,7 +98,7 @@ class Member:
         if not self._is_running:
             return []
         try:
-            code = self._process.wait(30)
+            code = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return [f"{self.name} did not stop: {self.log()}"]
         return [] if code in {0, -signal.SIGKILL} else [f"{self.name} ended with {code}: {self.log()}"]

@@ -138,10 +138,7 @@ def test_a_table_with_names_of_its_own_and_a_sequence_is_numbered(adopted: Pipel
     events = [adopted.spec.contract.event_of(message) for message in adopted.messages()]
     assert [(found.sequence, found.source) for found in events] == [(n, f"{adopted.name}.1") for n in (1, 2, 3)]
     assert [dict(found.headers) for found in events] == [{"tenant": "acme"}, {}, {}]
-    adopted.client.stop(adopted.name)
-    active = "select active from pg_replication_slots where slot_name = %s"
-    with adopted.connect() as connection:
-        eventually(lambda: not one(connection, active, adopted.spec.database.slot), "the connector to leave its slot")
+    adopted.stop()
     done = run_command(
         "init",
         str(tmp_path / "spec.yaml"),

@@ -18,7 +18,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.testing import Stack
 from tests.support.deployments import break_transform, broken, halt_and_drop_slot, sequences, slot_exists, spec_with
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import SELDOM, Pipeline
 from tests.support.rig import eventually, one
 
 
@@ -49,9 +49,9 @@ def test_a_dry_run_changes_nothing(pipeline: Pipeline) -> None:
 
 
 def test_a_change_is_shown_applied_and_kept(deployed: Pipeline) -> None:
-    spec = spec_with(deployed, "aggregates:", "latency: economy\naggregates:")
+    spec = spec_with(deployed, SELDOM, "latency: economy\n")
     assert [str(change) for change in deployed.deploy(dry_run=True, spec=spec).changes] == [
-        "~ poll.interval.ms = 10 -> 500"
+        "~ poll.interval.ms = 100 -> 500"
     ]
     plan = deployed.deploy(spec=spec)
     assert not plan.creates
@@ -225,8 +225,8 @@ def test_a_change_that_does_not_come_up_gives_way_to_what_ran(
 def test_what_somebody_else_deploys_meanwhile_is_neither_called_ours_nor_taken_back(
     deployed: Pipeline, monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
-    other = render(spec_with(deployed, "aggregates:", "latency: economy\naggregates:"))
-    ours = spec_with(deployed, "aggregates:", "latency: low\naggregates:")
+    other = render(spec_with(deployed, SELDOM, "latency: economy\n"))
+    ours = spec_with(deployed, SELDOM, "latency: low\n")
 
     def wait(*_asked: object, **_options: object) -> None:
         deployed.client.put_config(other)

@@ -66,7 +66,7 @@ def test_an_outbox_that_is_in_use_gets_a_header_more(outbox_stack: Stack, mode: 
             with pytest.raises(ConnectorInvalidError) as caught:
                 pipeline.deploy(spec=new)
             assert [finding.code for finding in caught.value.findings] == ["DB303"]
-        pipeline.client.stop(pipeline.name)
+        pipeline.stop()
         pipeline.write(1)
         with psycopg.connect(pipeline.dsn) as reader, pipeline.connect() as connection:
             if mode == "keep":
@@ -84,7 +84,8 @@ def test_an_outbox_that_is_in_use_gets_a_header_more(outbox_stack: Stack, mode: 
             event = replace(ORDER, type="WithHeaders", headers={"x-tenant": "t"})
             Outbox(spec=new).add(connection, event)
         assert headers_seen(pipeline, 1) == [{"x-tenant": "t"}]
-        assert [new.contract.event_of(message).sequence for message in pipeline.messages()] == [1, 2, 3]
+        sequences = [new.contract.event_of(message).sequence for message in pipeline.messages()]
+        assert list(dict.fromkeys(sequences)) == [1, 2, 3]  # a connector that restarts may repeat its last events
 
 
 def test_a_trace_goes_from_the_service_to_the_handler(deployed: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.service import Service
+from tests.support.timings import SILENT_TIMINGS
 
 
 @pytest.fixture
@@ -298,7 +299,7 @@ def test_what_cannot_be_reached_is_said_with_an_exit_code_of_its_own(
 ) -> None:
     with psycopg.connect(service.dsn) as connection:
         connection.execute("insert into inbox_epochs values (%s, 'orders', 0, 1, 0)", (service.name,))
-    done = run_command(*arguments(service, tmp_path, option, value))
+    done = run_command(*arguments(service, tmp_path, option, value), timings=SILENT_TIMINGS)
     assert done.returncode == 75
     assert "error: " in done.stderr
     assert "Traceback" not in done.stderr

@@ -27,7 +27,7 @@ PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
 
 _PATIENT = {"CDC_OUTBOX_TIMEOUT": "300s"}
 """A deployment's new slot waits for every transaction of the server, also those of tests that run beside it."""
-_EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"} | _PATIENT
+_EMPTY = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "TMPDIR": tempfile.gettempdir()} | _PATIENT
 """An environment that says nothing about a pipeline."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

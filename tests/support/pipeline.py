@@ -1,5 +1,6 @@
 """One pipeline on the shared stack: a database of its own, a connector of its own, topics of its own."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -29,12 +30,15 @@ from tests.support.rig import (
     eventually,
     grant_outbox,
     make_connector_role,
+    one,
     run_upgrade,
 )
 from tests.support.timings import QUICK_OPTIONS
 
 SERVICE_TEMPLATE = "service_template"
 """A database with the tables of a consuming service."""
+SELDOM = "overrides: {poll.interval.ms: '100'}\n"
+"""A connector that looks at the log ten times a second: the default of 10 ms is most of what an idle one costs."""
 
 
 def create_service_tables(dsn: str) -> None:
@@ -81,7 +85,8 @@ class Pipeline:
 
     @staticmethod
     def text(name: str, extra: str = "") -> str:
-        """Return the spec's YAML."""
+        """Return the spec's YAML, with :data:`SELDOM` unless ``extra`` sets overrides or the latency."""
+        overrides = "" if re.search("^(overrides|latency):", extra, re.MULTILINE) else SELDOM
         return f"""\
 version: 1
 name: {name}
@@ -92,7 +97,7 @@ database:
   name: {name}
   user: connector
   password: ${{env:CONNECTOR_PASSWORD}}
-aggregates:
+{overrides}aggregates:
   order: {{}}
   metric: {{sequence: none}}
 topics:
@@ -158,6 +163,13 @@ topics:
                 lambda step, text: self.reports.append(f"{step}: {text}"),
             )
             return deployment.dry_run() if dry_run else deployment.run()
+
+    def stop(self) -> None:
+        """Stop the connector, and wait until nothing reads its slot: Connect says STOPPED before its task ends."""
+        self.client.stop(self.name)
+        with self.connect() as connection:
+            query = "select not active from pg_replication_slots where slot_name = %s"
+            eventually(lambda: one(connection, query, self.spec.database.slot), "the slot to be free")
 
     def write(self, count: int = 1, aggregate_id: str = "1", event_type: str = "OrderPlaced") -> list[RecordedEvent]:
         """Write events of one aggregate, each in a transaction of its own."""

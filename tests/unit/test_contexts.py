@@ -18,6 +18,7 @@ from cdc_outbox.cli.options import connect_url_option, dsns_option
 from cdc_outbox.connect.cluster import Basic, Bearer, Cluster
 from cdc_outbox.errors import CdcOutboxError, ConfigError, DatabaseError
 from tests.support.specs import ORDERS
+from tests.support.timings import SILENT_TIMINGS
 
 SECRET = "hunter2-s3cret"
 FILE = """\
@@ -312,7 +313,7 @@ DSNS = "contexts: {places: {dsns: {orders: 'postgresql://127.0.0.1:1/x', billing
 @pytest.mark.usefixtures("here")
 def test_a_pipeline_goes_to_its_own_database_and_needs_no_secret_of_another(command: list[str]) -> None:
     Path("cdc-outbox.yaml").write_text(DSNS.replace("dsns:", "inbox_dsn: '${env:NOBODYS_DSN}', dsns:"))
-    done = CliRunner().invoke(cli, [*command, "--context=places"])
+    done = CliRunner().invoke(cli, [*command, "--context=places"], obj=SILENT_TIMINGS)
     assert isinstance(done.exception, DatabaseError), done.output
 
 

@@ -51,7 +51,9 @@ def test_a_killed_connect_worker_loses_nothing_and_repeats_have_no_effect(servic
 
 def test_a_database_server_that_crashes_is_waited_for(outbox_stack: Stack) -> None:
     # Debezium waits ten seconds before it tries again, unless it is told otherwise.
-    pipeline = Pipeline.make(outbox_stack, extra="overrides: {retriable.restart.connector.wait.ms: 1000}\n")
+    pipeline = Pipeline.make(
+        outbox_stack, extra="overrides: {retriable.restart.connector.wait.ms: 1000, poll.interval.ms: 100}\n"
+    )
     pipeline.deploy(stable_seconds=0)
     service, server = Service(pipeline), outbox_stack.postgres
     pipeline.write(20)
