@@ -10,8 +10,9 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import psutil
 import psycopg
@@ -25,7 +26,7 @@ from cdc_outbox.debezium.render import LATENCIES, render
 from cdc_outbox.event import new_event_id
 from cdc_outbox.spec import Latency, Spec, parse_spec
 from cdc_outbox.testing import Stack, StackConfig
-from cdc_outbox.writer.outbox_schema import outbox_component, publication_statement
+from cdc_outbox.writer.outbox_schema import connector_role, outbox_components, outbox_statements
 
 TARGET = 1 / 15
 DEFAULTS = "defaults"
@@ -33,6 +34,7 @@ DEFAULTS = "defaults"
 AGGREGATES = 100
 PROFILE_OPTIONS = {option for options in LATENCIES.values() for option in options}
 FETCH_WAIT_MS = 5
+WARM_UP_SECONDS = 2
 PASSWORD = "bench"  # noqa: S105 - of a database that lives for a minute
 
 SPEC = """\
@@ -187,13 +189,16 @@ def config_of(name: str, spec: Spec) -> dict[str, str]:
 
 
 def prepare(dsn: str, spec: Spec) -> None:
-    """Make the tables, the publication and the connector's role."""
+    """Make what ``init`` makes, and the connector's role."""
+    source = spec.first_source
     with psycopg.connect(dsn) as connection:
-        upgrade(lambda sql: _run(connection, sql), outbox_component(spec.outbox, first_source="bench.1"))
-        connection.execute(publication_statement(spec.outbox, "bench_outbox").encode())
-        if not connection.execute("select from pg_roles where rolname = 'bench'").fetchall():
-            connection.execute("create role bench login replication password 'bench'")
-        connection.execute("grant select on outbox to bench")
+        for component in outbox_components(spec.outbox, first_source=source):
+            upgrade(partial(_run, connection), component)
+        for statement in outbox_statements(spec.outbox, spec.database.publication, first_source=source):
+            _run(connection, statement)
+        for statement in connector_role("bench", spec.outbox).statements():
+            _run(connection, statement)
+        _run(connection, f"alter role bench password '{PASSWORD}'")
 
 
 def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str], stable_seconds: float) -> None:
@@ -208,12 +213,27 @@ def deploy(stack: Stack, dsn: str, spec: Spec, config: dict[str, str], stable_se
 
 def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> list[float]:
     """Insert at a steady rate on this thread, receive on another; return milliseconds by one clock."""
+    insert = "insert into outbox (id, aggregatetype, aggregateid, type, payload) values (%s, 'order', %s, 'Placed', %s)"
+
+    def write(expected: int) -> None:
+        with psycopg.connect(dsn, autocommit=True, prepare_threshold=1) as connection:
+            start = time.time()
+            for number in range(expected):
+                time.sleep(max(0.0, start + number / rate - time.time()))
+                connection.execute(insert, (new_event_id(), str(number % AGGREGATES), repr(time.time())))
+
+    # The first second belongs to the JVM's compiler and to the consumer's first fetches.
+    return received(stack, spec, int(rate * seconds), write)[rate if seconds > WARM_UP_SECONDS else 0 :]
+
+
+def received(stack: Stack, spec: Spec, expected: int, write: Callable[[int], None]) -> list[float]:
+    """Return the milliseconds from the times that so many messages hold to their arrival."""
     topic, broker = spec.contract.topic_of("order"), stack.broker
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": spec.name, "fetch.wait.max.ms": FETCH_WAIT_MS}
     )
     consumer.assign([TopicPartition(topic, partition, end) for partition, end in broker.ends(topic).items()])
-    expected, times, over = int(rate * seconds), list[float](), threading.Event()
+    times, over = list[float](), threading.Event()
 
     def receive() -> None:
         while len(times) < expected and not over.is_set():
@@ -224,20 +244,14 @@ def latencies(stack: Stack, dsn: str, spec: Spec, rate: int, seconds: float) -> 
 
     receiver = threading.Thread(target=receive, daemon=True)  # which no interruption has to wait for
     receiver.start()
-    insert = "insert into outbox (id, aggregatetype, aggregateid, type, payload) values (%s, 'order', %s, 'Placed', %s)"
-    with psycopg.connect(dsn, autocommit=True, prepare_threshold=1) as connection:
-        start = time.time()
-        for number in range(expected):
-            time.sleep(max(0.0, start + number / rate - time.time()))
-            connection.execute(insert, (new_event_id(), str(number % AGGREGATES), repr(time.time())))
+    write(expected)
     receiver.join(30)
     over.set()
     receiver.join()
     consumer.close()
     if len(times) != expected:
         raise RuntimeError(f"{len(times)} of {expected} events arrived")
-    # The first second belongs to the JVM's compiler and to the consumer's first fetches.
-    return times[rate if expected > 2 * rate else 0 :]
+    return times
 
 
 def cpu_share(stack: Stack, seconds: float) -> float:

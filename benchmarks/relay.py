@@ -3,8 +3,9 @@
 Every side of every round reads the same log through a slot of its own, and publishes to a topic of its own; rates and
 CPU count until the last message is in the topic. The topic is read afterwards: each event must be there once,
 in the order of its aggregate. Then events are written at a steady rate for the relay, with the same settings, and
-for Debezium with the latency `low`, which take turns too. `infra/bench relay` runs it; it exits 1 if a bound is missed,
-and 75 if the machine was too busy to tell.
+for Debezium with the latency `low`, which take turns too, and with a producer that writes to Kafka and nothing else: no
+publisher can be quicker. `infra/bench relay` runs it; it exits 1 if a bound is missed, and 75 if the machine was too
+busy to tell.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.consumers.side import Finding
 from benchmarks.durable import demand_durable
-from benchmarks.latency import PASSWORD, Load, deploy, latencies, prepare
+from benchmarks.latency import PASSWORD, WARM_UP_SECONDS, Load, deploy, latencies, prepare, received
 from benchmarks.machine import IdleTime
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.debezium.render import render
@@ -33,6 +34,7 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack, StackConfig
 
 RELAY, DEBEZIUM, READER = "relay", "Debezium, as rendered", "pg_recvlogical"
+PRODUCER = "a producer alone"
 AGGREGATES = 1_000
 MIN_RATE, MAX_CPU, MIN_OF_READER, MAX_MEGABYTES, MAX_P99 = 2, 0.5, 0.35, 100, 0.5
 """The relay's bounds: its rate and CPU in times of Debezium's, its rate in times of the reader's, and so on."""
@@ -157,9 +159,9 @@ def measure(stack: Stack, plan: Plan, idle: IdleTime) -> tuple[list[Side], dict[
             else:
                 side.runs.append(publish[side.name](stack, dsn, slot, plan.events))
             drop_slot(dsn, slot)
-    loads: dict[str, list[Load]] = {RELAY: [], DEBEZIUM: []}
+    loads: dict[str, list[Load]] = {RELAY: [], DEBEZIUM: [], PRODUCER: []}
     for number in range(plan.rounds):
-        for name in (RELAY, DEBEZIUM) if number % 2 else (DEBEZIUM, RELAY):
+        for name in loads if number % 2 else reversed(loads):
             idle.pause()
             loads[name].append(measure_latency(stack, dsn, name, number, plan))
     return sides, loads
@@ -306,8 +308,10 @@ def seconds_to_read(stack: Stack, dsn: str, slot: str) -> float:
 
 def measure_latency(stack: Stack, dsn: str, side: str, number: int, plan: Plan) -> Load:
     """Measure INSERT to consumer at a steady rate, in one round."""
-    name = f"bench_latency_{'relay' if side == RELAY else 'debezium'}_{number}"
+    name = f"bench_latency_{side.partition(',')[0].replace(' ', '_').lower()}_{number}"
     spec = spec_of(name, "balanced" if side == RELAY else "low")
+    if side == PRODUCER:
+        return produce_alone(stack, create_topic(stack, spec), spec, plan)
     if side == DEBEZIUM:
         deploy(stack, dsn, spec, render(spec), stable_seconds=1)
         load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
@@ -321,6 +325,17 @@ def measure_latency(stack: Stack, dsn: str, side: str, number: int, plan: Plan) 
             load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
     drop_slot(dsn, name)
     return load
+
+
+def produce_alone(stack: Stack, topic: str, spec: Spec, plan: Plan) -> Load:
+    """Measure producer to consumer at the same rate."""
+    command = [sys.executable, "-m", "benchmarks.steady_producer", stack.broker.bootstrap_servers, topic]
+
+    def write(count: int) -> None:
+        subprocess.run([*command, str(plan.rate), str(count)], check=True)  # noqa: S603
+
+    times = received(stack, spec, int(plan.rate * plan.seconds), write)
+    return Load.of(times[plan.rate if plan.seconds > WARM_UP_SECONDS else 0 :])
 
 
 def wait_until_free(dsn: str, slot: str) -> None:
@@ -344,7 +359,8 @@ def findings(sides: list[Side], loads: dict[str, list[Load]]) -> list[Finding]:
     ours, theirs, reader = sides
     rate, cpu, of_reader = ours.ratio(theirs, _rate), ours.ratio(theirs, _cpu), ours.ratio(reader, _rate)
     peak = max(run.peak_megabytes for run in ours.runs)
-    p99 = statistics.median(our.p99 / their.p99 for our, their in zip(*loads.values(), strict=True))
+    pairs = zip(loads[RELAY], loads[DEBEZIUM], strict=True)
+    p99 = statistics.median(our.p99 / their.p99 for our, their in pairs)
     return [
         Finding(f"rate: {rate:.2f} of Debezium's, at least {MIN_RATE}", rate >= MIN_RATE),
         Finding(f"CPU: {cpu:.2f} of Debezium's, at most {MAX_CPU}", cpu <= MAX_CPU),

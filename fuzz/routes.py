@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from cdc_outbox.debezium.event_router import Change, ConnectRecord, Routing, RoutingConfig
 from cdc_outbox.debezium.event_router.column_values import ColumnModes, column_value
-from cdc_outbox.debezium.event_router.compiled import Route, RouteCompiler, RoutedEvent
-from cdc_outbox.debezium.event_router.produce import find_refusal
+from cdc_outbox.debezium.event_router.compiled import Route, RouteCompiler
+from cdc_outbox.debezium.event_router.produce import RoutedEvent, find_refusal
 from cdc_outbox.errors import ConfigError, DecodeError, RoutingError
 from fuzz.route_cases import RouteCase, make_route_case
 

@@ -1,6 +1,6 @@
 """Connectors that are named on the command line: by their name, or by the spec that describes them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fnmatch import filter as matching
 from pathlib import Path
 
@@ -12,22 +12,25 @@ from cdc_outbox.spec import Spec
 from cdc_outbox.text_files.document import suggestion
 
 
-def names_of(connectors: Sequence[str], client: ConnectClient) -> list[str]:
+def names_of(connectors: Sequence[str], client: ConnectClient, *, optional: Collection[str] = ()) -> list[str]:
     """Return the names, each of which exists; where none is named, of all that there are.
 
     ``orders-*`` stands for all whose names begin so, as a shell would write it.
+
+    Args:
+        optional: Names that need not exist.
 
     Raises:
         ConnectorNotFoundError: One does not, with those that do.
     """
     there = client.find_names()
     names: dict[str, None] = {}
-    for name in map(name_of, _each(connectors)):
+    for name in map(name_of, each_of(connectors)):
         found = [name] if name in there else matching(there, name)
-        if not found:
+        if not found and name not in optional:
             refuse_unknown(name, there)
         names |= dict.fromkeys(found)
-    return list(names) or there
+    return list(names) if names or optional else there
 
 
 def one_name_of(connector: str, client: ConnectClient) -> str:
@@ -48,11 +51,11 @@ def name_of(connector: str) -> str:
 
 def specs_of(connectors: Sequence[str]) -> dict[str, Spec]:
     """Return the specs that are named, by their pipelines' names."""
-    specs = (read_spec(Path(connector)) for connector in _each(connectors) if is_spec(connector))
+    specs = (read_spec(Path(connector)) for connector in each_of(connectors) if is_spec(connector))
     return {spec.name: spec for spec in specs}
 
 
-def _each(connectors: Iterable[str]) -> Iterator[str]:
+def each_of(connectors: Iterable[str]) -> Iterator[str]:
     """Yield connectors, and in place of a folder the specs in it; a connector may be called as a folder is here."""
     for connector in connectors:
         if "/" in connector and Path(connector).is_dir():

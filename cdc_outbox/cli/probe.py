@@ -5,8 +5,8 @@ silent server by a time of its own, up to a minute, and then for the next one.
 """
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from queue import Empty, Queue
 from threading import Thread
@@ -17,11 +17,13 @@ import click
 
 from cdc_outbox.cli.contexts import host_of
 from cdc_outbox.cli.database import connected
+from cdc_outbox.cli.output import ExitCode, exit_code_of, say
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import BrokerUnavailableError, CdcOutboxError, ConnectUnavailableError, DatabaseUnavailableError
 from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.redaction import visible
 
 AFTERWARDS_SECONDS = 1.0
 """How long an answer of Connect may take where the brokers are silent: what it asks them for does not come."""
@@ -98,6 +100,32 @@ def probe(
             silent[CONNECT] = ConnectUnavailableError(f"Kafka Connect at {', '.join(cluster.urls)} has {missed}")
         cluster = replace(cluster, urls=answering or cluster.urls)
     return ProbeResult(cluster=cluster, silent=silent)
+
+
+class UnreadParts:
+    """The parts of a report that could not be read."""
+
+    def __init__(self) -> None:
+        self._errors: list[CdcOutboxError] = []
+
+    def add(self, text: str, error: CdcOutboxError) -> None:
+        """Report a part."""
+        say(visible(text), err=True)
+        self._errors.append(error)
+
+    @contextmanager
+    def reading(self, name: str, what: str) -> Iterator[None]:
+        """Report a part of a connector if reading it fails; the others are shown all the same."""
+        try:
+            yield
+        except CdcOutboxError as error:
+            self.add(f"{name}: cannot read its {what}: {error}", error)
+
+    @property
+    def code(self) -> ExitCode:
+        """The exit code of a report whose other parts have no finding."""
+        codes = {exit_code_of(error) for error in self._errors}
+        return min(codes, default=ExitCode.DONE)
 
 
 def _timings(cluster: Cluster | None) -> Timings:

@@ -13,9 +13,9 @@ import click
 
 from cdc_outbox.cli.arguments import connector_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.connectors import one_name_of, specs_of
+from cdc_outbox.cli.connectors import is_spec, name_of, one_name_of, specs_of
 from cdc_outbox.cli.contexts import Databases
-from cdc_outbox.cli.database import require_driver
+from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.findings import finding_content
 from cdc_outbox.cli.heartbeats import find_positions, history_of
 from cdc_outbox.cli.options import (
@@ -24,6 +24,7 @@ from cdc_outbox.cli.options import (
     connect_url_option,
     dsns_option,
     json_option,
+    read_spec,
     stable_option,
     yes_option,
 )
@@ -32,10 +33,12 @@ from cdc_outbox.cli.progress import Steps
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.lifecycle import OWED, PAY, ConnectorControl
+from cdc_outbox.connect.publishing import publishers_of
 from cdc_outbox.connect.spec_checks import another_outbox
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.debezium.render import owes_rows
+from cdc_outbox.debezium.render import owes_rows, render
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, ConnectorNotFoundError, UnpublishedEventsError
 from cdc_outbox.finding import Finding, errors_in
 from cdc_outbox.operations.actions import Operator, record_action
@@ -43,12 +46,13 @@ from cdc_outbox.operations.recovery import History
 from cdc_outbox.redaction import visible
 
 _STOPS_WITHIN_SECONDS = 60.0
+_EXAMINE = "Then record that it was examined: cdc-outbox recover --accept"
 
 
 @click.command()
 @connector_argument
 @dsns_option(required=True, note="; its role must be allowed to execute the function that writes heartbeats")
-@connect_url_option(required=True)
+@connect_url_option(required=False, note="; not needed for the SPEC of a pipeline that a relay publishes")
 @broker_options()
 @click.option(
     "--accept",
@@ -64,7 +68,7 @@ def recover(
     connector: str,
     *,
     databases: Databases,
-    cluster: Cluster,
+    cluster: Cluster | None,
     bootstrap_servers: str,
     kafka_settings: Path | None,
     accepts: bool,
@@ -87,6 +91,9 @@ def recover(
 
     A late heartbeat (OP405) is not a loss: the connector may be behind.
 
+    A relay continues at its slot's position by itself. For its SPEC the command compares heartbeats, and --accept
+    allows the relay to publish again; the rows of the table cannot be published again.
+
     Exit codes: 0 no loss, or the loss was accepted, 1 a loss that is not accepted, 75 try again later.
 
     \b
@@ -97,11 +104,11 @@ def recover(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox recover")
     steps = Steps(sys.stderr)
-    client = ConnectClient(cluster, waits=steps.wait)
-    name = one_name_of(connector, client)
+    client, name, config = _find_connector(connector, cluster, steps)
     dsn = databases.of(name)
     require_driver(dsn)
-    config = client.find_config(name) or {}
+    if client is None:
+        _refuse_unless_relayed(name, config, dsn)
     history = _history(name, config, settings, dsn)
     shown = history.look()
     printed = [*_differences(connector, config), *shown]
@@ -123,6 +130,40 @@ def recover(
     return recovery.publish(yes=yes, stable_seconds=stable_seconds)
 
 
+def _find_connector(
+    connector: str, cluster: Cluster | None, steps: Steps
+) -> tuple[ConnectClient | None, str, Mapping[str, str]]:
+    """Return where a connector runs, ``None`` for a pipeline without one, its name, and its configuration.
+
+    Raises:
+        UsageError: Connect is not named, and no spec either.
+        ConnectError: Connect does not answer, or has no such connector.
+    """
+    client = None if cluster is None else ConnectClient(cluster, waits=steps.wait)
+    if client is not None and not (is_spec(connector) and name_of(connector) not in client.find_names()):
+        name = one_name_of(connector, client)
+        return client, name, client.find_config(name) or {}
+    if not is_spec(connector):
+        raise click.UsageError("recover NAME needs --connect-url (or CDC_OUTBOX_CONNECT_URL)")
+    spec = read_spec(Path(connector))
+    return None, spec.name, render(spec)
+
+
+def _refuse_unless_relayed(name: str, config: Mapping[str, str], dsn: str) -> None:
+    """Refuse a pipeline without a connector that no relay publishes: Connect knows whether its offset is right.
+
+    Raises:
+        UsageError: The outbox does not name a relay as its publisher.
+    """
+    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+        found = [each.find() for each in publishers_of(connection, driver, config)]
+    if not any(publisher is not None and publisher.kind.is_relay for publisher in found):
+        raise click.UsageError(
+            f"no relay publishes {name}, so recover needs its connector: give --connect-url (or "
+            "CDC_OUTBOX_CONNECT_URL) of the Connect cluster that runs it"
+        )
+
+
 def _history(name: str, config: Mapping[str, str], settings: dict[str, Any], dsn: str) -> History:
     history = history_of(config, settings, dsn)
     if history is None:
@@ -138,11 +179,12 @@ class _Recovery:
     """One call about one connector.
 
     Args:
+        client: ``None`` where there is no connector: a relay publishes.
         config: The connector's.
         losses: The printed findings that an acceptance ends.
     """
 
-    client: ConnectClient
+    client: ConnectClient | None
     steps: Steps
     dsn: str
     name: str
@@ -169,13 +211,14 @@ class _Recovery:
     def publish(self, *, yes: bool, stable_seconds: float) -> ExitCode:
         """Continue the connector at its slot's position, if the slot holds everything that is in no topic."""
         client, name = self.client, self.name
+        if client is None:
+            return self._report_relayed()
         if owes_rows(self.config):
             # It would publish the rows of the table, and nothing of what the slot holds.
             raise ConnectorInvalidError(f"{name} has not published all rows: {OWED}", hint=PAY)
         positions = find_positions(client, self.config, self.dsn)
         if not (positions.has_loss or self.losses):
-            nothing = "no loss found" if self.printed else "nothing found"
-            say(f"{nothing}: the heartbeats have no gap", err=True)
+            self._say_nothing()
             _say_if_halted(client, name)
             return self._end(ExitCode.DONE)
         try:
@@ -190,19 +233,31 @@ class _Recovery:
         text += f", not at Connect's offset {positions.stored.lsn}; consumers skip duplicates"
         if not yes:
             _confirm(text)
-        self._reset_offsets(slot, stable_seconds=stable_seconds)
+        self._reset_offsets(client, slot, stable_seconds=stable_seconds)
         say(visible(text), err=self.prints_json)
         code = _report_rest(client, name, is_accepted=not self.losses)
         return self._end(code, continuesAt=str(slot.confirmed), offsetsDeleted=True)
 
-    def _reset_offsets(self, slot: SlotFacts, *, stable_seconds: float) -> None:
-        timings = replace(self.client.cluster.timings, timeout_seconds=_STOPS_WITHIN_SECONDS)
+    def _report_relayed(self) -> ExitCode:
+        if not self.losses:
+            self._say_nothing()
+            return self._end(ExitCode.DONE)
+        say(f"{self.name} has no connector, and a relay continues at its slot by itself", err=True)
+        say(_EXAMINE, err=True)
+        return self._end(ExitCode.FAILED)
+
+    def _say_nothing(self) -> None:
+        nothing = "no loss found" if self.printed else "nothing found"
+        say(f"{nothing}: the heartbeats have no gap", err=True)
+
+    def _reset_offsets(self, client: ConnectClient, slot: SlotFacts, *, stable_seconds: float) -> None:
+        timings = replace(client.cluster.timings, timeout_seconds=_STOPS_WITHIN_SECONDS)
         report = partial(self.steps.report, "wait")
-        control = ConnectorControl(self.client, self.name, timings=timings, report=report)
+        control = ConnectorControl(client, self.name, timings=timings, report=report)
         with self.steps.shown(), control.stopped(stable_seconds=stable_seconds):
             # Looked at once more where it stopped: until then it may have moved the slot.
-            self._proven(find_positions(self.client, self.config, self.dsn).slot)
-            self.client.reset_offsets(self.name)
+            self._proven(find_positions(client, self.config, self.dsn).slot)
+            client.reset_offsets(self.name)
             record_action(self.operator, "recover", self.name, goes_on_at=slot.confirmed)
             self.steps.report("offsets", "deleted")
 
@@ -227,7 +282,7 @@ def _report_rest(client: ConnectClient, name: str, *, is_accepted: bool) -> Exit
     _say_if_halted(client, name)
     if is_accepted:
         return ExitCode.DONE
-    say("Then record that it was examined: cdc-outbox recover --accept", err=True)
+    say(_EXAMINE, err=True)
     return ExitCode.FAILED
 
 

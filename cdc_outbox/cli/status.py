@@ -4,8 +4,8 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ import click
 
 from cdc_outbox.cli.arguments import optional_connectors_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
-from cdc_outbox.cli.connectors import names_of, specs_of
+from cdc_outbox.cli.connectors import each_of, name_of, names_of, specs_of
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected
 from cdc_outbox.cli.heartbeats import heartbeat_findings, slot_findings
 from cdc_outbox.cli.options import connect_url_option, dsns_option, json_option
-from cdc_outbox.cli.output import ExitCode, document, exit_code_of, in_columns, say
-from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, ProbeResult, probe
+from cdc_outbox.cli.output import ExitCode, document, in_columns, say
+from cdc_outbox.cli.probe import BROKERS, CONNECT, DATABASE, ProbeResult, UnreadParts, probe
 from cdc_outbox.cli.progress import Steps
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -30,11 +30,12 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, trace_of
 from cdc_outbox.contract.topics import HEARTBEATS
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.publishers import Publisher, Publishers
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import diagnosis_of
 from cdc_outbox.debezium.render import owes_rows
-from cdc_outbox.errors import CdcOutboxError, ConnectorNotFoundError
+from cdc_outbox.errors import ConnectorNotFoundError, DatabaseAccessError
 from cdc_outbox.finding import Finding
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.redaction import visible
@@ -42,39 +43,16 @@ from cdc_outbox.spec import Spec
 
 _HEAD = ("CONNECTOR", "STATE", "TASKS", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
 _RATE = "EVENTS/S"
+_RELAY_HEAD = ("RELAY", "STATE", "INSTANCE", "EPOCH", "SLOT", "NOT CONFIRMED", "BEHIND", "WAL KEPT")
+_NEEDS_CONNECT = "status needs --connect-url (or CDC_OUTBOX_CONNECT_URL), or --dsn and specs that a relay publishes"
+_UNPUBLISHED = "Run `cdc-outbox verify SPEC` to list the events that were not published."
 _LOG = logging.getLogger(__name__)
-
-
-class _Unread:
-    """The parts of the report that could not be read."""
-
-    def __init__(self) -> None:
-        self._errors: list[CdcOutboxError] = []
-
-    def add(self, text: str, error: CdcOutboxError) -> None:
-        """Report a part."""
-        say(visible(text), err=True)
-        self._errors.append(error)
-
-    @contextmanager
-    def reading(self, name: str, what: str) -> Iterator[None]:
-        """Report a part of a connector if reading it fails; the others are shown all the same."""
-        try:
-            yield
-        except CdcOutboxError as error:
-            self.add(f"{name}: cannot read its {what}: {error}", error)
-
-    @property
-    def code(self) -> ExitCode:
-        """The exit code of a report whose other parts have no finding."""
-        codes = {exit_code_of(error) for error in self._errors}
-        return min(codes, default=ExitCode.DONE)
 
 
 @click.command()
 @optional_connectors_argument
 @dsns_option(required=False, note="; without it, slots are not shown")
-@connect_url_option(required=True)
+@connect_url_option(required=False, note="; without it, only relays are shown")
 @broker_options(required=False)
 @click.option(
     "--rates",
@@ -89,13 +67,13 @@ def status(
     connectors: tuple[str, ...],
     *,
     databases: Databases | None,
-    cluster: Cluster,
+    cluster: Cluster | None,
     bootstrap_servers: str | None,
     kafka_settings: Path | None,
     rate_seconds: float | None,
     prints_json: bool,
 ) -> ExitCode:
-    """Show the state of connectors, tasks and slots.
+    """Show the state of connectors, tasks, slots and relays.
 
     Without arguments, all connectors are shown. Below the table, each failure is shown with its cause and a remedy.
 
@@ -106,7 +84,10 @@ def status(
     With --dsn, slot and offset are compared. With brokers, the heartbeats are read. Findings are shown below the table;
     a connector that reads a different outbox from that of its SPEC is also a finding.
 
-    Exit codes: 0 all connectors and tasks run, 1 a connector or task does not run, there are findings, or a part of the
+    With --dsn, a SPEC whose outbox a relay publishes is shown in a table of relays: INSTANCE is the process that read
+    the slot last, and EPOCH how often the publisher has changed.
+
+    Exit codes: 0 all connectors, tasks and relays run, 1 one of them does not run, there are findings, or a part of the
     report cannot be read, 75 try again later: a system does not answer, and the rest of the report has no findings.
 
     \b
@@ -115,58 +96,77 @@ def status(
       cdc-outbox status connectors/orders.yaml --context production --output json
       cdc-outbox status orders --rates 5s
     """
+    if cluster is None and (databases is None or not connectors):
+        raise click.UsageError(_NEEDS_CONNECT)
     if rate_seconds is not None and bootstrap_servers is None:
         raise click.UsageError("--rates needs --bootstrap-servers (or CDC_OUTBOX_BOOTSTRAP_SERVERS)")
     settings = None
     if bootstrap_servers is not None:
         settings = broker_settings(bootstrap_servers, kafka_settings, group="cdc-outbox status")
-    unread = _Unread()
+    unread = UnreadParts()
     probed = _probed(cluster, databases, settings, unread, has_rates=rate_seconds is not None)
     databases = None if DATABASE in probed.silent else databases
     bootstrap_servers = None if BROKERS in probed.silent else bootstrap_servers
     steps = Steps(sys.stderr)
-    client = ConnectClient(probed.cluster or cluster, waits=steps.wait)
+    client = ConnectClient(probed.cluster, waits=steps.wait) if probed.cluster else None
     with steps.shown():
-        known = _without_silent(names_of(connectors, client), databases, unread)
-        rows = [_row(name, client, own, unread) for name, own in known.items()]
         specs = specs_of(connectors)
-        for row in rows:
-            spec, own = specs.get(row["name"]), known[row["name"]]
-            if spec is not None or databases is not None or bootstrap_servers is not None:
-                row["findings"] = _found(
-                    row, client, spec, own, unread, brokers=bootstrap_servers, kafka_settings=kafka_settings
-                )
-    if rate_seconds is not None:
+        relays = _find_relays(specs.values(), databases, unread)
+        names = _names_of(connectors, client, {row["name"] for row in relays}, unread)
+        known = _without_silent(names, databases, unread)
+        rows = list[dict[str, Any]]()
+        if client is not None:
+            for name, own in known.items():
+                spec = specs.get(name)
+                rows.append(row := _row(name, client, own, unread))
+                if spec is not None or databases is not None or bootstrap_servers is not None:
+                    row["findings"] = _found(
+                        row, client, spec, own, unread, brokers=bootstrap_servers, kafka_settings=kafka_settings
+                    )
+    if rate_seconds is not None and client is not None:
         _add_rates(rows, client, Topics(settings or {}, _LOG), rate_seconds, unread)
     if prints_json:
-        say(document("Status", {"connectors": rows}))
-    elif rows:
-        say("\n".join(_table(rows)))
+        say(document("Status", {"connectors": rows, "relays": relays}))
+    elif rows or relays:
+        say("\n\n".join("\n".join(table(shown)) for table, shown in ((_table, rows), (_relay_table, relays)) if shown))
     else:
         say("there are no connectors; `cdc-outbox deploy-connector SPEC` creates one", err=True)
-    is_well = all(row["up"] and not row.get("findings") for row in rows)
+    is_well = all(row["up"] and not row.get("findings") for row in [*rows, *relays])
     return unread.code if is_well else ExitCode.FAILED
 
 
+def _names_of(
+    connectors: Sequence[str], client: ConnectClient | None, relayed: Set[str], unread: UnreadParts
+) -> list[str]:
+    """Return the names of connectors; one whose outbox a relay publishes need not exist."""
+    if client is not None:
+        return names_of(connectors, client, optional=relayed)
+    if unread.code is ExitCode.DONE and not {name_of(each) for each in each_of(connectors)} <= relayed:
+        raise click.UsageError(_NEEDS_CONNECT)
+    return []
+
+
 def _probed(
-    cluster: Cluster,
+    cluster: Cluster | None,
     databases: Databases | None,
     settings: dict[str, Any] | None,
-    unread: _Unread,
+    unread: UnreadParts,
     *,
     has_rates: bool,
 ) -> ProbeResult:
-    """Return which systems answer; without Connect there is nothing to show."""
+    """Return which systems answer; without Connect only relays are shown, which the database knows."""
     # If each pipeline has its own database, Connect lists the pipelines first; `_without_silent` probes the databases.
     shared = None if databases is None or databases.by_pipeline else databases.find("")
     probed = probe(cluster=cluster, dsns={DATABASE: shared} if shared else {}, brokers=settings)
-    probed.refuse(CONNECT, *([BROKERS] if has_rates else []))
+    probed.refuse(DATABASE if cluster is None else CONNECT, *([BROKERS] if has_rates else []))
     for error in probed.silent.values():
         unread.add(f"{error}; this part of the report is missing", error)
     return probed
 
 
-def _without_silent(names: Sequence[str], databases: Databases | None, unread: _Unread) -> dict[str, Databases | None]:
+def _without_silent(
+    names: Sequence[str], databases: Databases | None, unread: UnreadParts
+) -> dict[str, Databases | None]:
     """Return the databases for each connector, ``None`` where its own is silent or unknown."""
     if databases is None or not databases.by_pipeline:
         return dict.fromkeys(names, databases)
@@ -180,7 +180,7 @@ def _without_silent(names: Sequence[str], databases: Databases | None, unread: _
     return {name: None if name in {*silent, *without} else databases for name in names}
 
 
-def _row(name: str, client: ConnectClient, databases: Databases | None, unread: _Unread) -> dict[str, Any]:
+def _row(name: str, client: ConnectClient, databases: Databases | None, unread: UnreadParts) -> dict[str, Any]:
     try:
         found: ConnectorStatus | None = client.find_status(name)
     except ConnectorNotFoundError:  # not known yet
@@ -204,14 +204,66 @@ def _row(name: str, client: ConnectClient, databases: Databases | None, unread: 
         ],
         "says": describe(found),
         "version": "" if found is None else found.version,
+        **_slot_fields(slot),
+        "cause": sentence,
+        "remedy": remedy,
+        "trace": trace,
+    }
+
+
+def _slot_fields(slot: SlotFacts | None) -> dict[str, Any]:
+    return {
         "slot": None if slot is None else slot.name,
         "slotActive": None if slot is None else slot.active,
         "unconfirmedBytes": None if slot is None else slot.unconfirmed_bytes,
         "behindSeconds": None if slot is None else slot.lag_seconds,
         "keptBytes": None if slot is None else slot.kept_bytes,
-        "cause": sentence,
+    }
+
+
+def _find_relays(specs: Iterable[Spec], databases: Databases | None, unread: UnreadParts) -> list[dict[str, Any]]:
+    """Return the rows of specs whose outbox a relay publishes, as far as the database says so and the role may ask."""
+    rows = []
+    for spec in specs:
+        dsn = None if databases is None else databases.find(spec.name)
+        if dsn is not None and spec.database.kind is DatabaseKind.POSTGRESQL:
+            with (
+                unread.reading(spec.name, "publisher"),
+                suppress(DatabaseAccessError),
+                connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver),
+            ):
+                publisher = Publishers(connection, driver, spec.outbox.publishers).find()
+                if publisher is not None and publisher.kind.is_relay:
+                    name = publisher.slot or spec.database.slot
+                    slot = read_slots(connection, driver).find(name)
+                    rows.append(_relay_row(spec.name, name, publisher, slot))
+    return rows
+
+
+def _relay_row(name: str, slot_name: str, publisher: Publisher, slot: SlotFacts | None) -> dict[str, Any]:
+    state, cause, remedy = "READING", "", ""
+    if slot is None:
+        state, cause, remedy = "NO SLOT", f"The slot {slot_name} does not exist.", _UNPUBLISHED
+    elif slot.is_unread:
+        state, cause = "NOT RUNNING", "No relay reads the slot, and the server keeps WAL for it."
+        remedy = "Start `cdc-outbox relay SPEC`; its log has the reason if it ended."
+    elif not slot.active:
+        state, cause, remedy = "SLOT LOST", "The server removed WAL that the slot needs.", _UNPUBLISHED
+    elif not slot.is_relayed:
+        state = "STANDBY"
+        cause = f"Process {slot.reader} ({slot.reader_name or 'unnamed'}) reads the slot, and is no relay."
+        remedy = "Stop it: a relay starts when the slot is free."
+    return {
+        "name": name,
+        "up": state == "READING",
+        "state": state,
+        "publisher": publisher.kind.value,
+        "instance": publisher.instance,
+        "epoch": publisher.epoch,
+        **_slot_fields(slot),
+        "slot": slot_name,
+        "cause": cause,
         "remedy": remedy,
-        "trace": trace,
     }
 
 
@@ -220,7 +272,7 @@ def _found(
     client: ConnectClient,
     spec: Spec | None,
     databases: Databases | None,
-    unread: _Unread,
+    unread: UnreadParts,
     *,
     brokers: str | None,
     kafka_settings: Path | None,
@@ -249,7 +301,7 @@ def _found(
 
 
 def _add_rates(
-    rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float, unread: _Unread
+    rows: list[dict[str, Any]], client: ConnectClient, brokers: Topics, seconds: float, unread: UnreadParts
 ) -> None:
     """Add how many messages came to each connector's topics; its heartbeats are none."""
     topics = dict[str, list[str]]()
@@ -295,6 +347,21 @@ def _table(rows: list[dict[str, Any]]) -> Iterator[str]:
             yield visible(f"    {each['code']}: {each['message']} {each['remedy']}")
 
 
+def _relay_table(rows: list[dict[str, Any]]) -> Iterator[str]:
+    cells = [
+        (row["name"], row["state"], row["instance"] or "-", str(row["epoch"]), row["slot"], *_lag_cells(row))
+        for row in rows
+    ]
+    for line, row in zip(in_columns([_RELAY_HEAD, *cells]), [None, *rows], strict=True):
+        yield line
+        if row is not None and row["cause"]:
+            yield visible(f"    {row['cause']} {row['remedy']}")
+
+
+def _lag_cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    return _bytes(row["unconfirmedBytes"]), _seconds(row["behindSeconds"]), _bytes(row["keptBytes"])
+
+
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     counts = sorted(Counter(task["state"] for task in row["tasks"]).items())
     tasks = ", ".join(f"{count} {state}" for state, count in counts) or "none"
@@ -305,9 +372,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
         row["state"],
         tasks,
         slot,
-        _bytes(row["unconfirmedBytes"]),
-        _seconds(row["behindSeconds"]),
-        _bytes(row["keptBytes"]),
+        *_lag_cells(row),
     )
 
 

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deployed_connector import Report, find_connector
 from cdc_outbox.connect.lifecycle import ConnectorControl, adding_hint, delete_and_wait
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.publishing import forget_debezium
 from cdc_outbox.connect.spec_checks import refuse
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.databases.database import DatabaseKind
+from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset

@@ -8,13 +8,14 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.deployed_connector import DeployedConnector, Report
 from cdc_outbox.connect.neighbours import Neighbour, find_neighbours
 from cdc_outbox.connect.plan import Found, Plan, make_plan
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.publishing import declare_debezium, refuse_while_relayed
 from cdc_outbox.connect.rollback import Rollback
 from cdc_outbox.connect.spec_checks import another_outbox, refuse, refuse_unfit, refuse_what_connect_refuses
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import wait_until
 from cdc_outbox.connect.workers import CONFLICT
+from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.debezium.preflight import check_database, check_republish, slot_in_use, slot_older_than_publication
 from cdc_outbox.debezium.render import origins_of, render, render_republishing

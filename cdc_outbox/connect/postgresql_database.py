@@ -32,8 +32,6 @@ LONG_OPEN_SECONDS = 60.0
 """A transaction of this age is longer than a deployment waits by itself; a prepared one has no session that ends it."""
 _PATIENCE_SECONDS = 30.0
 """What a preflight gives a statement: it also looks into the slot, which may hold the log of days."""
-UNDEFINED_OBJECT = "42704"
-"""The SQLSTATE of a slot's decoding that looks for the publication at a time when it was not there yet."""
 
 _HINTS = {
     "42710": "If another deployment is under way, wait for it and run the command again.",
@@ -133,12 +131,16 @@ class PostgresqlDatabase:
     def create_slot(self, *, timeout_seconds: float) -> Lsn:
         """Create the slot and return where it starts: what commits from here on will be published.
 
+        Standbys keep a copy of it where slots are configured to wait for standbys.
+
         Raises:
             DatabaseError: A transaction that was open already did not end within the time; there is no slot then.
         """
+        server = self._read_server(self.read_slots())
+        create = "create_failover_slot" if server.awaits_standbys else "create_slot"
         self._ask("limit_time", milliseconds=str(max(1, int(timeout_seconds * 1000))))
         try:
-            [(lsn,)] = self._ask("create_slot", slot=self._spec.database.slot)
+            [(lsn,)] = self._ask(create, slot=self._spec.database.slot)
         finally:
             self._ask("unlimit_time")
         return Lsn.parse(lsn)

@@ -7,11 +7,12 @@ from typing import Any
 from cdc_outbox.connect.binlog_database import BinlogDatabase
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.plan import Found
-from cdc_outbox.connect.postgresql_database import UNDEFINED_OBJECT, PostgresqlDatabase
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.connect.spec_checks import another_outbox
 from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
 from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_stored
 from cdc_outbox.debezium.preflight.findings import note

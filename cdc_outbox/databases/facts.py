@@ -232,6 +232,11 @@ class PublicationFacts:
     outboxes: Sequence[str] = ()
     tables: Sequence[str] = ()
 
+    @property
+    def publishes_each_insert(self) -> bool:
+        """Whether every row that is inserted into the outbox is published."""
+        return self.publishes_inserts and self.covers_table and not self.row_filter
+
     def has(self, outbox: OutboxTable) -> bool:
         """Return whether an outbox is in it, or needs not to be: messages in the log are sent anyway."""
         return self.covers_table or outbox.mode is OutboxMode.MESSAGE

@@ -17,6 +17,7 @@ from cdc_outbox.databases.facts import (
     TableFacts,
 )
 from cdc_outbox.databases.migrations import Component, exists, find_version
+from cdc_outbox.databases.pgoutput import Relation
 from cdc_outbox.databases.roles import Role, RoleFacts
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable, TableName
@@ -108,6 +109,22 @@ class Catalog:
             name: ColumnFacts(kind, length, bool(not_null), bool(generated), bool(enum), *more)
             for name, kind, length, not_null, generated, enum, *more in self._look("columns", table)
         }
+
+    def find_streamed_columns(self, table: TableName, relation: Relation) -> Mapping[str, ColumnFacts]:
+        """Return a table's columns by name, as a replication stream describes them.
+
+        Their types are the stream's: the table may have changed since its rows were written. Whether a column may be
+        null, and its default, are not in the stream, so they are the catalog's of today. A column whose type was
+        dropped since is left out.
+        """
+        known, found = self.find_columns(table), {}
+        types = [column.type_oid for column in relation.columns]
+        modifiers = [column.modifier for column in relation.columns]
+        for number, base, is_enum, declared in self._ask("types", types=types, modifiers=modifiers):
+            name = relation.columns[number - 1].name
+            facts = known.get(name, ColumnFacts(base, not_null=False))
+            found[name] = replace(facts, type=base, is_enum=is_enum, declared=declared)
+        return {column.name: found[column.name] for column in relation.columns if column.name in found}
 
     def find_settings(self, table: TableName) -> Mapping[str, str]:
         """Return a table's settings by name; none where there is no such table."""

@@ -18,7 +18,9 @@ MESSAGE_AT = 25
 INSERT = ord("I")
 
 _NULL, _TEXT = b"nt"
+_NEW_TUPLE = ord("N")
 _UINT16, _UINT32, _UINT64 = Struct(">H").unpack_from, Struct(">I").unpack_from, Struct(">Q").unpack_from
+_INSERT, _INSERT_BYTES = Struct(">BIBH").unpack_from, 8
 _KEEPALIVE = Struct(">BQqB")
 _WAL_HEAD = Struct(">BQQq")
 _STATUS = Struct(">cQQQqB")
@@ -170,21 +172,19 @@ def read_insert(data: bytes, start: int = 0) -> tuple[int, list[bytes | None]]:
     Raises:
         DecodeError: It is no Insert message, ends too early or too late, or has a column that is neither null nor text.
     """
-    # 'I', the relation's oid, 'N', and then the tuple: a count of columns, each with a kind.
     values: list[bytes | None] = []
     append = values.append
-    at = start + 8
+    at = start + _INSERT_BYTES
     try:
-        if data[start] != INSERT or data[start + 5] != 78:  # N
+        kind, oid, marker, count = _INSERT(data, start)
+        if kind != INSERT or marker != _NEW_TUPLE:
             raise _malformed(data, start)
-        (oid,) = _UINT32(data, start + 1)
-        for _ in range(data[start + 6] << 8 | data[start + 7]):
+        for _ in range(count):
             kind = data[at]
             if kind == _TEXT:
-                (length,) = _UINT32(data, at + 1)
-                at += 5
-                append(data[at : at + length])
-                at += length
+                begin = at + 5
+                at = begin + _UINT32(data, at + 1)[0]
+                append(data[begin:at])
             elif kind == _NULL:
                 append(None)
                 at += 1

@@ -213,7 +213,7 @@ class OutboxTable:
 
     @property
     def heartbeats(self) -> TableName:
-        """The last day's heartbeats, on PostgreSQL; see :mod:`cdc_outbox.operations.heartbeats`."""
+        """The last day's heartbeats, on PostgreSQL; see :mod:`cdc_outbox.databases.heartbeats`."""
         return self.table.sibling("heartbeats")
 
     @property

@@ -1,12 +1,12 @@
 """What the brokers say about topics, and what is asked of them."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
-from cdc_outbox.contract.topics import Topic
+from cdc_outbox.contract.topics import Topic, find_loss
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import answered, translate
@@ -126,6 +126,49 @@ class Topics:
             there = error.args[0].code() == confluent.KafkaError.TOPIC_ALREADY_EXISTS
             return False if there else translate(error.args[0], self._servers)
         return True
+
+
+class MissingTopics:
+    """Creates the topics that a producer writes to where they are missing, as Connect does.
+
+    Args:
+        wanted: Returns how to create a topic of this name; without it none is created.
+        logger: Receives created topics, and topics that can lose messages.
+
+    Attributes:
+        known: The topics that :meth:`ensure` has nothing to do for.
+    """
+
+    def __init__(self, topics: Topics, wanted: Callable[[str], Topic] | None, logger: logging.Logger) -> None:
+        self._topics, self._wanted, self._logger = topics, wanted, logger
+        self.known = set[str]()
+
+    def prepare(self, names: Sequence[str]) -> list[Topic]:
+        """Create what is missing of these, and return those that exist.
+
+        Raises:
+            BrokerError: The brokers refuse it, or do not answer.
+        """
+        self.known.update(self._topics.find(names))
+        for name in names if self._wanted else ():
+            self.ensure(name)
+        found, brokers = [*self._topics.find(names).values()], self._topics.count_brokers()
+        for loss in filter(None, (find_loss(topic, brokers=brokers) for topic in found)):
+            self._logger.warning("acknowledged messages can be lost: %s", loss)
+        return found
+
+    def ensure(self, name: str) -> None:
+        """Create a topic unless it exists.
+
+        Raises:
+            BrokerError: The brokers refuse it, or do not answer.
+        """
+        if name not in self.known and self._wanted is not None and not self._topics.find([name]):
+            created = self._topics.create([self._wanted(name)])[name]
+            if isinstance(created, BrokerError):
+                raise created
+            self._logger.info("created the topic %s", name)
+        self.known.add(name)
 
 
 def find_retentions(

@@ -70,6 +70,23 @@ _REFUSALS = frozenset(
     }
 )
 """A wrong configuration at the start; later an ACL or a password that is changed, which is waited out."""
+REFUSED_MESSAGES = frozenset(
+    {
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "INVALID_MSG",
+        "INVALID_RECORD",
+        "INVALID_TIMESTAMP",
+        "MSG_SIZE_TOO_LARGE",
+        "POLICY_VIOLATION",
+        "RECORD_LIST_TOO_LARGE",
+        "TOPIC_AUTHORIZATION_FAILED",
+        "TOPIC_EXCEPTION",
+        "UNKNOWN_TOPIC_OR_PART",
+        "_UNKNOWN_PARTITION",
+        "_UNKNOWN_TOPIC",
+    }
+)
+"""What the brokers answer again to the same message."""
 
 _PAUSE_SECONDS = 0.05
 """Between two questions to brokers whose error passes: a new topic has its leader sooner as a rule."""
@@ -91,9 +108,14 @@ def answered(ask: Callable[[], _Answer], within_seconds: float) -> _Answer:
         time.sleep(_PAUSE_SECONDS)
 
 
+def sentence_of(error: "confluent.KafkaError") -> str:
+    """Return what librdkafka says of an error, with its name."""
+    return f"{error.str()} ({error.name()})"
+
+
 def translate(error: "confluent.KafkaError", servers: str = "") -> BrokerError:
     """Return our error for one of librdkafka's, by its code, with the brokers that were asked if they are named."""
-    sentence = f"{error.str()} ({error.name()}){servers and f'; the brokers asked are {servers}'}"
+    sentence = f"{sentence_of(error)}{servers and f'; the brokers asked are {servers}'}"
     if error.name() in _UNREACHABLE:  # librdkafka names what it was about to ask
         sentence = f"the brokers {servers and f'{servers} '}do not answer ({error.name()})"
     # Of a partition without a leader librdkafka says that it is unknown.

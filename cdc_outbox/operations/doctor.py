@@ -8,6 +8,7 @@ stored, the topic of heartbeats before their table.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,9 @@ from cdc_outbox.connect.wait import Condition, condition_of, describe, reason_of
 from cdc_outbox.contract.topics import Topic, differences, find_loss
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.heartbeats import Chain, Stored
 from cdc_outbox.databases.introspection import Catalog
+from cdc_outbox.databases.publishers import Publishers
 from cdc_outbox.debezium.config import kind_of, slot_of
 from cdc_outbox.debezium.diagnosis import Diagnosis
 from cdc_outbox.debezium.explanations import explained
@@ -41,7 +44,6 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.finding import Finding, Location
 from cdc_outbox.kafka.admin import Topics
-from cdc_outbox.operations.heartbeats import Chain, Stored
 from cdc_outbox.operations.merged_findings import by_severity, merge
 from cdc_outbox.operations.recovery import Beating, HeartbeatTable, HeartbeatTopic, findings
 from cdc_outbox.spec import Spec
@@ -56,6 +58,13 @@ _NOT_ASKED = {
     DATABASE: ("the database was not checked.", "Set --dsn."),
     BROKERS: ("the brokers were not queried: topics and heartbeats were not checked.", "Set --bootstrap-servers."),
 }
+
+
+class _Relay(Enum):
+    """The relay of a pipeline that has one and no connector."""
+
+    RUNS = auto()
+    IS_DOWN = auto()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +96,7 @@ class Doctor:
         self._silent = dict(systems.silent)
         self._sources: list[list[Finding]] = []
         self._connector: Found | None = None
-        self._is_relayed = False
+        self._relay: _Relay | None = None
         self._written: list[str] = []
         self._beating: Beating | None = None
         self._chain: Chain | None = None
@@ -110,10 +119,10 @@ class Doctor:
         self._ask(CONNECT, self._check_workers)
         self._ask(CONNECT, self._validate)
         found = merge(self._unasked(), self._linted, *self._sources, self._check_heartbeats())
-        return by_severity(self._without_connector(found) if self._is_relayed else found)
+        return by_severity(found if self._relay is None else self._without_connector(found, self._relay))
 
-    def _without_connector(self, findings: Iterable[Finding]) -> list[Finding]:
-        """Return the findings about a pipeline that a relay publishes: it has neither a connector nor heartbeats."""
+    def _without_connector(self, findings: Iterable[Finding], relay: "_Relay") -> list[Finding]:
+        """Return the findings about a pipeline that a relay publishes: it has no connector."""
         wanted, events = {"OP201", "DB503", "DB601"}, {*self._spec.contract.topics}
         found = [
             each
@@ -121,7 +130,12 @@ class Doctor:
             if each.code not in wanted and (each.code != "OP301" or each.location.path in events)
         ]
         location = Location(document=DATABASE, path=self._spec.database.slot)
-        return [*found, explained("OP210", location, "a relay publishes the events.")]
+        if relay is _Relay.RUNS:
+            return [*found, explained("OP210", location, "a relay publishes the events.")]
+        return [
+            *found,
+            explained("OP211", location, "the outbox names a relay as its publisher, and no relay reads the slot."),
+        ]
 
     def _ask(self, system: str, ask: Callable[[], Iterable[Finding]]) -> None:
         """Add the findings of a check as one source; skip a system that did not respond before."""
@@ -197,6 +211,14 @@ class Doctor:
             location = Location(document=CONNECT, path=self._spec.name)
             yield explained("OP209", location, f"{error}.", error.hint)
 
+    def _names_relay(self, connection: AnyConnection, driver: TransactionDriver) -> bool:
+        if self._kind is not DatabaseKind.POSTGRESQL:
+            return False
+        with suppress(DatabaseAccessError):
+            publisher = Publishers(connection, driver, self._spec.outbox.publishers).find()
+            return publisher is not None and publisher.kind.is_relay
+        return False
+
     def _validate(self) -> Iterable[Finding]:
         # A worker connects to the database to validate.
         if self._systems.connect is None or self._config is None or DATABASE in self._silent:
@@ -218,7 +240,10 @@ class Doctor:
             return
         slot = yield from LOOKS[self._kind](self._spec, connection, driver, self._ask_offsets)
         client, found = self._systems.connect, self._connector
-        self._is_relayed = found is None and slot is not None and slot.is_relayed
+        if found is None and slot is not None and slot.is_relayed:
+            self._relay = _Relay.RUNS
+        elif found is None and self._names_relay(connection, driver):
+            self._relay = _Relay.IS_DOWN
         if client is None or found is None or CONNECT in self._silent:
             return
         if {self._kind, kind_of(found.config)} != {DatabaseKind.POSTGRESQL}:

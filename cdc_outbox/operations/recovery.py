@@ -11,6 +11,7 @@ from typing import Any
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
+from cdc_outbox.databases.heartbeats import Acceptance, Break, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.explanations import explained
@@ -21,7 +22,6 @@ from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import translate
 from cdc_outbox.operations.connections import OpenDatabase
-from cdc_outbox.operations.heartbeats import Acceptance, Break, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 
 CODES: Mapping[HeartbeatKind, str] = {
     HeartbeatKind.WENT_BACK: "OP401",

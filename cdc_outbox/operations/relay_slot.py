@@ -16,8 +16,6 @@ from cdc_outbox.relay.ownership import require_publisher
 from cdc_outbox.relay.relay_errors import NotThePublisherError, SlotNotFoundError
 from cdc_outbox.spec import Spec
 
-_HEARTBEATS = {"DB209", "DB344"}
-"""Findings about heartbeats, which Debezium writes and the relay does not need."""
 _ALREADY_THERE = "42710"
 _GONE = (
     "Run `cdc-outbox verify SPEC` to list the events that were not published. `cdc-outbox relay SPEC --earlier-events "
@@ -72,8 +70,7 @@ class RelaySlot:
             DatabaseError: The role may not look or create the slot, or a transaction stays open.
         """
         facts = self._database.read_surroundings()
-        findings = [each for each in check_database(self._spec, facts) if each.code not in _HEARTBEATS]
-        refuse(self._spec, findings, "the database is not ready")
+        refuse(self._spec, check_database(self._spec, facts), "the database is not ready")
         slot, name, publisher = facts.slot, self._spec.database.slot, self._database.publishers.find()
         if slot is None or (slot.wal_status == "lost" and self._earlier is not None):
             if publisher is not None and publisher.confirmed is not None and self._earlier is None:
@@ -91,7 +88,10 @@ class RelaySlot:
                 raise
         elif self._takes_over:
             if slot.active:
-                raise NotThePublisherError(f"another process reads the slot {name}; nothing was changed")
+                raise NotThePublisherError(
+                    f"process {slot.reader} of the server reads the slot {name}; nothing was changed",
+                    hint="Stop the process first: another relay, or the task of a connector, which must be deleted.",
+                )
             self._declare(publisher, slot.confirmed)
         else:
             require_publisher(publisher, name)

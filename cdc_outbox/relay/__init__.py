@@ -1,5 +1,6 @@
 """The relay: an outbox's events to Kafka, without Kafka Connect."""
 
+from cdc_outbox.debezium.relay_refusals import RelayRefusal
 from cdc_outbox.errors import (
     BrokerError,
     BrokerUnavailableError,
@@ -12,9 +13,7 @@ from cdc_outbox.errors import (
     RoutingError,
 )
 from cdc_outbox.message import Message
-from cdc_outbox.relay.async_relay import AsyncRelay
-from cdc_outbox.relay.refusals import RelayRefusal
-from cdc_outbox.relay.relay import Relay
+from cdc_outbox.relay.relay import AsyncRelay, Relay
 from cdc_outbox.relay.relay_errors import (
     DeliveryError,
     MessageRefusedError,
@@ -29,9 +28,7 @@ from cdc_outbox.relay.relay_errors import (
     SlotMovedError,
     SlotNotFoundError,
 )
-from cdc_outbox.relay.sinks import Sink
-from cdc_outbox.relay.sinks.callable import CallableSink
-from cdc_outbox.relay.sinks.json_lines import JsonLinesSink
+from cdc_outbox.relay.sinks import CallableSink, JsonLinesSink, Sink
 from cdc_outbox.relay.wal_relay import make_relay
 
 __all__ = [

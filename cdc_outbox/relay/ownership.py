@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
 from cdc_outbox.relay.relay_errors import NotThePublisherError, ServerChangedError, SlotMovedError
@@ -48,6 +49,22 @@ def require_log(publisher: Publisher, log: LogIdentity) -> None:
             f"the server's system identifier is {log.system}, and was {publisher.log.system}",
             expected=publisher.log.system,
             found=log.system,
+        )
+
+
+def require_own_heartbeats(foreign: Heartbeat | None) -> None:
+    """Check that the database wrote the newest heartbeat in Kafka.
+
+    Raises:
+        NotThePublisherError: It did not.
+    """
+    if foreign is not None:
+        raise NotThePublisherError(
+            f"Kafka contains heartbeat {foreign.number} of {foreign.at:%Y-%m-%d %H:%M:%S%z}, and this database does "
+            "not: a copy of this server publishes, or this server was restored to an older state or lost commits",
+            hint="If the other server is the right one, stop this one. If this server is the right one, stop the other "
+            "one, run `cdc-outbox verify SPEC` to list the events that differ and `cdc-outbox recover SPEC --accept`, "
+            "and start this relay.",
         )
 
 

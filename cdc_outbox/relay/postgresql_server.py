@@ -2,26 +2,27 @@
 
 import os
 import socket
-from dataclasses import replace
 
 from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
 from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
-from cdc_outbox.databases.facts import ColumnFacts
+from cdc_outbox.databases.drivers.sqlstate import OBJECT_IN_USE, UNDEFINED_OBJECT
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation
 from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
+from cdc_outbox.databases.replication import ReplicationConnection
 from cdc_outbox.databases.slots import read_slots
-from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.debezium.event_router.column_values import Column
 from cdc_outbox.debezium.event_router.outbox_rows import relation_columns
-from cdc_outbox.relay.relay_errors import RelayError, ServerChangedError
-from cdc_outbox.relay.replication import ReplicationConnection
+from cdc_outbox.errors import DatabaseError
+from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
+from cdc_outbox.relay.relay_errors import RelayError, ServerChangedError, SlotInUseError, SlotNotFoundError
 from cdc_outbox.relay.wal_source import StreamFacts
 
 _LOOK_MILLISECONDS = 5_000
 """A look takes a few; a server that takes longer is in no state to be read from."""
+_SLOT_ERRORS = {OBJECT_IN_USE: SlotInUseError, UNDEFINED_OBJECT: SlotNotFoundError}
 
 
 class PostgresqlServer:
@@ -31,12 +32,24 @@ class PostgresqlServer:
         dsn: Of the outbox's database; the role needs REPLICATION.
         outbox: The table that the publication publishes.
         name: What ``pg_stat_replication`` calls the relay.
+        heartbeats: Those of the outbox; ``None`` where none are published.
     """
 
-    def __init__(self, dsn: str, outbox: OutboxTable, *, slot: str, publication: str, name: str) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        outbox: OutboxTable,
+        *,
+        slot: str,
+        publication: str,
+        name: str,
+        heartbeats: OwnHeartbeats | None = None,
+    ) -> None:
         self._dsn, self._outbox, self._name = dsn, outbox, name
         self._slot, self._publication = slot, publication
         self._driver = Psycopg()
+        self._heartbeats = heartbeats
+        self._is_reading = False
         self._connection: AnyConnection | None = None
         self._system = ""
         self._instance = f"{socket.gethostname()}/{os.getpid()}"
@@ -46,6 +59,7 @@ class PostgresqlServer:
 
         Raises:
             DatabaseError: The server cannot be reached, or refuses the role.
+            BrokerError: The heartbeats cannot be read.
         """
         connection, publishers = self._connected(), self._publishers()
         log = publishers.identify()
@@ -54,21 +68,25 @@ class PostgresqlServer:
             publication = Catalog(connection, self._driver).find_publication(self._outbox, self._publication)
         # Before the row, which is written before the slot confirms: a relay that reads the slot meanwhile moves both.
         slot = read_slots(connection, self._driver).find(self._slot)
+        foreign = None
+        if self._heartbeats is not None and self._is_reading:  # a standby would ask the brokers again and again
+            foreign = self._heartbeats.find_foreign(connection, self._driver)
         return StreamFacts(
             log=log,
             publisher=publishers.find(),
             slot=slot,
-            publishes=publication is not None
-            and publication.publishes_inserts
-            and publication.covers_table
-            and not publication.row_filter,
+            publishes=publication is not None and publication.publishes_each_insert,
+            foreign=foreign,
         )
 
     def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
         """Write that this relay publishes after another one, and return its epoch; ``None`` if another one did."""
-        return self._publishers().declare(
+        epoch = self._publishers().declare(
             PublisherKind.WAL_RELAY, slot=self._slot, confirmed=confirmed, instance=self._instance, after=publisher
         )
+        if self._heartbeats is not None and epoch is not None:
+            self._heartbeats.write(self._connected(), self._driver)
+        return epoch
 
     def confirm(self, epoch: int, position: Lsn) -> bool:
         """Write what is about to be confirmed, and return whether the epoch is still the publisher's."""
@@ -80,31 +98,18 @@ class PostgresqlServer:
     def read_columns(self, relation: Relation) -> tuple[Column, ...]:
         """Return the outbox's columns as Debezium reads them.
 
-        Their types are the stream's: the table may have changed since its rows were written. Whether a column may be
-        null, and its default, are not in the stream, so they are the catalog's of today.
-
         Raises:
             RelayError: A type was dropped.
             DatabaseError: The server cannot be reached, or refuses the role.
         """
-        connection = self._connected()
-        statement = load(self._driver.dialect, "relay")["types"].render({}, self._driver.style)
-        columns = relation.columns
-        described = {"types": [each.type_oid for each in columns], "modifiers": [each.modifier for each in columns]}
         with translated_for_operator():
-            known = Catalog(connection, self._driver).find_columns(self._outbox.table)
-            rows = self._driver.fetch(connection, statement, described)
-        types = {number - 1: kind for number, *kind in rows}
-        facts = {}
-        for number, column in enumerate(columns):
-            if number not in types:
+            facts = Catalog(self._connected(), self._driver).find_streamed_columns(self._outbox.table, relation)
+        for column in relation.columns:
+            if column.name not in facts:
                 raise RelayError(
                     f"the type of the column {column.name} was dropped after rows were written with it",
                     hint="Run `cdc-outbox verify SPEC` to list the events that were not published.",
                 )
-            base, is_enum, declared = types[number]
-            before = known.get(column.name, ColumnFacts(base, not_null=False))
-            facts[column.name] = replace(before, type=base, is_enum=is_enum, declared=declared)
         return relation_columns(facts, facts)
 
     def _connected(self) -> AnyConnection:
@@ -119,6 +124,7 @@ class PostgresqlServer:
 
         Raises:
             SlotInUseError: Another connection reads the slot.
+            SlotNotFoundError: There is no such slot.
             ServerChangedError: The DSN leads to another server than a moment ago.
             DatabaseError: The server cannot be reached, or refuses the role.
         """
@@ -130,13 +136,19 @@ class PostgresqlServer:
                     f"the DSN leads to two servers, {self._system} and {system}", expected=self._system, found=system
                 )
             stream.start(self._slot, self._publication)
-        except BaseException:
+        except BaseException as error:
             stream.finish()
+            if isinstance(error, DatabaseError) and error.sqlstate in _SLOT_ERRORS:
+                raise _SLOT_ERRORS[error.sqlstate](str(error), slot=self._slot) from error
             raise
+        self._is_reading = True
         return stream
 
     def close(self) -> None:
-        """Close the ordinary connection."""
+        """Close the ordinary connection, and that to the heartbeats."""
         connection, self._connection = self._connection, None
+        self._is_reading = False
         if connection is not None:
             connection.close()
+        if self._heartbeats is not None:
+            self._heartbeats.close()

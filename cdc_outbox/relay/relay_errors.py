@@ -20,8 +20,8 @@
 from collections.abc import Sequence
 
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.debezium.relay_refusals import RelayRefusal
 from cdc_outbox.errors import CdcOutboxError
-from cdc_outbox.relay.refusals import RelayRefusal
 
 
 class RelayError(CdcOutboxError):
@@ -58,7 +58,8 @@ class MessageRefusedError(RelayError):
 class NotThePublisherError(RelayError):
     """The row of the outbox's publishers does not name this relay, which confirmed nothing since.
 
-    Debezium publishes, or another relay has taken over, or the outbox has no publisher yet.
+    Debezium publishes, or another relay has taken over, or the outbox has no publisher yet. Or the row is that of a
+    server of which there is a copy, and the copy's relay publishes.
     """
 
     hint = (

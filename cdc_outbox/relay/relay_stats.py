@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.relay.relay_errors import SlotInUseError
-from cdc_outbox.relay.unit import Unit
+from cdc_outbox.relay.units import Unit
 from cdc_outbox.telemetry import GuardedMetrics, Metrics, RelayProgress, RelayState
 
 _GAUGES_SECONDS = 1.0
@@ -22,12 +22,16 @@ class RelayStats:
     Args:
         relay: Its name.
         metrics: Receives the series ``cdc_outbox_relay_…``.
+        heartbeat_topic: Its messages are no events.
 
     Attributes:
         progress: Replaced as a whole, so that other threads may read it.
     """
 
-    def __init__(self, relay: str, metrics: Metrics, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, relay: str, metrics: Metrics, clock: Callable[[], float], heartbeat_topic: str | None = None
+    ) -> None:
+        self._heartbeat_topic = heartbeat_topic
         self._relay, self._metrics, self._clock = relay, GuardedMetrics(metrics), clock
         self._units = deque[tuple[Unit[Any], int, float]]()
         self._told_at = self._reads_at = clock()
@@ -48,7 +52,8 @@ class RelayStats:
 
     def sends(self, unit: Unit[Any]) -> None:
         """Note that the events of a unit are given to the sink."""
-        self._units.append((unit, len(unit.events), self._clock()))
+        heartbeats = [event[0] for event in unit.events].count(self._heartbeat_topic or "")
+        self._units.append((unit, len(unit.events) - heartbeats, self._clock()))
 
     def settle(self, now: float, lag_bytes: int | None, warning: str) -> int:
         """Note what was delivered since the last call, and return how many events that are."""

@@ -21,8 +21,9 @@ from cdc_outbox.databases.pgoutput import (
     read_message,
 )
 from cdc_outbox.debezium.event_router.compiled import Route
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.errors import DecodeError
-from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.relay.units import Unit
 
 MAX_EVENTS = 512
 """The most events of a unit: a larger transaction is cut, so that memory does not depend on its size."""
@@ -33,7 +34,7 @@ MAX_BYTES = 1 << 20
 class Routes(Protocol):
     """The messages that the relay publishes of each table.
 
-    Errors: those of the routing, such as ``RoutingError``; the relay stops at them.
+    Errors: those of the routing, such as ``RoutingError``, and of reading the columns' types; the relay stops at them.
     """
 
     def find(self, relation: Relation) -> Route | None:
@@ -51,6 +52,9 @@ class Transactions:
 
     A unit holds whole transactions, or a part of one, and has the position behind its last commit. A keepalive between
     transactions moves that position; within one it says nothing about what may be confirmed.
+
+    Attributes:
+        is_full: Whether :meth:`take` must be called before the next frame is added.
     """
 
     def __init__(self, routes: Routes) -> None:
@@ -60,11 +64,7 @@ class Transactions:
         self._events: list[RoutedEvent] = []
         self._bytes = 0
         self._taken = self._position = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Whether :meth:`take` must be called before the next frame is added."""
-        return len(self._events) >= MAX_EVENTS or self._bytes >= MAX_BYTES
+        self.is_full = False
 
     def take(self) -> Unit[int] | None:
         """Return what was added since the last call; ``None`` if that confirms and publishes nothing."""
@@ -72,7 +72,7 @@ class Transactions:
         if not self._events and not is_further:
             return None
         unit = Unit(self._events, self._position if is_further else None)
-        self._events, self._bytes, self._taken = [], 0, self._position
+        self._events, self._bytes, self._taken, self.is_full = [], 0, self._position, False
         return unit
 
     @property
@@ -80,8 +80,11 @@ class Transactions:
         """Whether the commit of the last transaction was not read yet."""
         return self._commit_lsn is not None
 
-    def add(self, frame: bytes) -> None:
+    def add(self, frame: bytes) -> bool:
         """Add the frame that came next.
+
+        Returns:
+            Whether the server wants a status update at once.
 
         Raises:
             DecodeError: It cannot be read, or cannot come next.
@@ -98,17 +101,20 @@ class Transactions:
             # The server may have sent it before it noted that it had sent the last commit.
             if self._commit_lsn is None and keepalive.wal_end > self._position:
                 self._position = keepalive.wal_end
+            return keepalive.wants_reply
         else:
             raise DecodeError(f"a frame {frame[:1]!r} of {len(frame)} bytes is neither a message nor a keepalive")
+        return False
 
     def _insert(self, frame: bytes) -> None:
         oid, values = read_insert(frame, MESSAGE_AT)
         if oid not in self._relations or self._commit_lsn is None:
             raise DecodeError("an inserted row is of a relation that was not described, or outside of a transaction")
-        route = self._relations[oid]
+        route, events = self._relations[oid], self._events
         if route is not None:
-            self._events.append(route(values))
+            events.append(route(values))
             self._bytes += len(frame)
+            self.is_full = len(events) >= MAX_EVENTS or self._bytes >= MAX_BYTES
 
     def _take_message(self, frame: bytes) -> None:
         match read_message(frame, MESSAGE_AT):

@@ -1,32 +1,59 @@
 """A relay for a spec: the one place that puts server, routes, source and sink together."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cdc_outbox.contract.topics import Topic
 from cdc_outbox.databases.facts import RELAY
-from cdc_outbox.debezium.event_router.compiled import RouteCompiler
+from cdc_outbox.databases.pgoutput import Relation
+from cdc_outbox.databases.table import TableName
+from cdc_outbox.debezium.event_router.column_values import Column
+from cdc_outbox.debezium.event_router.compiled import Route, RouteCompiler
+from cdc_outbox.debezium.relay_refusals import find_relay_refusals
 from cdc_outbox.debezium.render import raw_topic, render, topics_of
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.relay.outbox_routes import OutboxRoutes
-from cdc_outbox.relay.refusals import find_relay_refusals
+from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.relay.relay import Relay
-from cdc_outbox.relay.relay_errors import RelayRefusedError
+from cdc_outbox.relay.relay_errors import RelayError, RelayRefusedError
 from cdc_outbox.relay.sinks import Sink
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.telemetry import Metrics
 
-_LINGER_MS: Mapping[Latency, float] = {Latency.LOW: 0.5, Latency.BALANCED: 1, Latency.ECONOMY: 20}
-"""How long a batch waits for more messages, by the spec's latency.
-
-Debezium's `low` has 0. With it each message is a request of its own, and at 1,000 a second they keep the broker so busy
-that p99 was measured to be three times higher.
-"""
+_LINGER_MS: Mapping[Latency, float] = {Latency.LOW: 0, Latency.BALANCED: 0, Latency.ECONOMY: 20}
+"""How long a batch waits for more messages, by the spec's latency; with 0, until the log is read."""
 _COMPRESSION = "producer.override.compression.type"
 _LOG = logging.getLogger("cdc_outbox.relay.librdkafka")
+
+
+class OutboxRoutes:
+    """Compiles a route each time that the stream describes the outbox.
+
+    Args:
+        compiler: Of the configuration that Connect would get.
+        table: The outbox; rows of other tables in its publication are not published, as Debezium's
+            ``table.include.list`` leaves them out.
+        read_columns: Returns the columns of a relation.
+    """
+
+    def __init__(
+        self, compiler: RouteCompiler, table: TableName, read_columns: Callable[[Relation], Sequence[Column]]
+    ) -> None:
+        self._compiler = compiler
+        self._table = (table.schema, table.name)
+        self._read_columns = read_columns
+
+    def find(self, relation: Relation) -> Route | None:
+        """Return the route of a table's rows, ``None`` for a table that is not published."""
+        if (relation.schema, relation.name) != self._table:
+            return None
+        return self._compiler.compile(self._read_columns(relation))
+
+    def drop(self, operation: str) -> None:
+        """Drop an updated (``u``), deleted (``d``) or truncated (``t``) row, or raise as the EventRouter does."""
+        self._compiler.drop(operation)
 
 
 def refuse_unrelayable(spec: Spec) -> None:
@@ -67,23 +94,33 @@ def make_relay(
         ConfigError: The spec is wrong, or neither or both of ``kafka`` and ``open_sink`` are given.
     """
     # The drivers are imported here, so that whoever imports this package needs none of them.
+    from cdc_outbox.databases.replication import has_fast_client  # noqa: PLC0415
     from cdc_outbox.relay.postgresql_server import PostgresqlServer  # noqa: PLC0415
-    from cdc_outbox.relay.replication import require_fast_client  # noqa: PLC0415
 
     if (kafka is None) == (open_sink is None):
         raise ConfigError("give either kafka or open_sink", field="make_relay")
     refuse_unrelayable(spec)
-    require_fast_client()
+    if not has_fast_client():
+        raise RelayError(
+            "psycopg runs without its C library here, which is too slow for a relay",
+            hint="Install it with `pip install 'psycopg[binary]'`, or 'psycopg[c]' to compile it.",
+        )
     compiler = RouteCompiler.from_config(render(spec), raw_topic=raw_topic(spec))
     slot, publication = spec.database.slot, spec.database.publication
-    server = PostgresqlServer(dsn, spec.outbox, slot=slot, publication=publication, name=f"{RELAY}{spec.name}")
+    settings = {"bootstrap.servers": kafka} if isinstance(kafka, str) else kafka
+    heartbeats, topic = None, spec.heartbeat_topic
+    if settings is not None and topic is not None:
+        heartbeats = OwnHeartbeats(topic, settings, outbox=spec.outbox, pipeline=spec.name)
+    server = PostgresqlServer(
+        dsn, spec.outbox, slot=slot, publication=publication, name=f"{RELAY}{spec.name}", heartbeats=heartbeats
+    )
     routes = OutboxRoutes(compiler, spec.outbox.table, server.read_columns)
     source = WalSource(server, routes, slot=slot, publication=publication)
-    return Relay(source, open_sink or _kafka_sink(spec, kafka or ""), name=spec.name, metrics=metrics)
+    sink = open_sink or _kafka_sink(spec, settings or {})
+    return Relay(source, sink, name=spec.name, metrics=metrics, heartbeat_topic=topic)
 
 
-def _kafka_sink(spec: Spec, kafka: str | Mapping[str, Any]) -> Callable[[], Sink]:
-    settings = {"bootstrap.servers": kafka} if isinstance(kafka, str) else kafka
+def _kafka_sink(spec: Spec, settings: Mapping[str, Any]) -> Callable[[], Sink]:
     compression = spec.overrides.get(_COMPRESSION)
     extra = {} if compression is None else {"compression.type": compression}
     topics = {topic.name: topic for topic in topics_of(spec)}
@@ -93,7 +130,7 @@ def _kafka_sink(spec: Spec, kafka: str | Mapping[str, Any]) -> Callable[[], Sink
         return topics.get(name) or replace(topics[events[0]], name=name)
 
     def open_sink() -> Sink:
-        from cdc_outbox.relay.sinks.kafka import KafkaSink  # noqa: PLC0415
+        from cdc_outbox.relay.kafka_sink import KafkaSink  # noqa: PLC0415
 
         return KafkaSink(
             {**extra, **settings}, topics=events, wanted=wanted, linger_ms=_LINGER_MS[spec.latency], logger=_LOG

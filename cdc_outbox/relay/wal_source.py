@@ -2,20 +2,26 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 
+from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
-from cdc_outbox.databases.pgoutput import KEEPALIVE, read_keepalive
 from cdc_outbox.databases.publishers import LogIdentity, Publisher
 from cdc_outbox.errors import DatabaseError
-from cdc_outbox.relay.outstanding import Outstanding
-from cdc_outbox.relay.ownership import require_log, require_position, require_publisher, taken_over
+from cdc_outbox.relay.ownership import (
+    require_log,
+    require_own_heartbeats,
+    require_position,
+    require_publisher,
+    taken_over,
+)
 from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
@@ -23,10 +29,10 @@ from cdc_outbox.relay.relay_errors import (
     SlotNotFoundError,
 )
 from cdc_outbox.relay.transactions import Routes, Transactions
-from cdc_outbox.relay.unit import Unit
+from cdc_outbox.relay.units import Outstanding, Unit
 
 TELL_SECONDS = 1.0
-"""Between two confirmations of delivered events: a crash repeats what was delivered in this time."""
+"""Between two confirmations of delivered events: a crash repeats what was delivered since the last one."""
 IDLE_SECONDS = 60.0
 """Between two that confirm the log of others: the row that is written before each is itself log, for ever."""
 QUIET_SECONDS = 5.0
@@ -35,6 +41,10 @@ LOOK_SECONDS = 5.0
 """Between two looks at publisher, slot and publication, of whose loss the stream does not always tell."""
 END_SECONDS = 5.0
 """How long the end of a stream may take."""
+_WORKING_SECONDS = 0.01
+"""The longest wait for frames while the second thread works: its result is used between two reads."""
+LATE_SECONDS = 2.0
+"""How long the second thread may take before nothing more is read: a kill repeats what is not written down."""
 _MOST_FRAMES = 4_096
 """Frames that are read before anything else gets its turn, whether or not they hold events."""
 _UNRESERVED = "the server removes WAL that the slot needs at its next checkpoint, unless the relay reads on"
@@ -43,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicationStream(Protocol):
-    """A connection that reads a slot; errors are those of :mod:`cdc_outbox.relay.replication`.
+    """A connection that reads a slot; errors are those of :mod:`cdc_outbox.databases.replication`.
 
     Attributes:
         branches: Where each of the server's earlier timelines ended.
@@ -69,18 +79,20 @@ class ReplicationStream(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """What an ordinary connection tells about server, publisher, slot and publication.
+    """What an ordinary connection tells about server, publisher, slot and publication, and Kafka about heartbeats.
 
     Args:
         publisher: ``None`` if none was ever written.
         slot: ``None`` if it does not exist.
         publishes: Whether the publication exists and publishes every row that is inserted into the outbox.
+        foreign: The newest heartbeat in Kafka, if this database did not write it.
     """
 
     log: LogIdentity
     publisher: Publisher | None
     slot: SlotFacts | None
     publishes: bool
+    foreign: Heartbeat | None = None
 
 
 class ReplicationServer(Protocol):
@@ -124,6 +136,7 @@ class WalSource:
     Attributes:
         lag_bytes: The WAL from the slot's confirmed position to the end of the log, at the last look.
         warning: What the last look found that needs the operator's attention.
+        has_more: Whether the last read ended because its unit was full.
     """
 
     def __init__(
@@ -141,6 +154,7 @@ class WalSource:
         self._slot, self._publication = slot, publication
         self.lag_bytes: int | None = None
         self.warning = ""
+        self.has_more = False
         self._stream: ReplicationStream | None = None
         self._told = 0
         self._told_at = self._looked_at = self._confirmed_at = 0.0
@@ -154,12 +168,15 @@ class WalSource:
         self._epoch: int | None = None
         self._executor = self._make_executor()
         self._running: tuple[Future[Any], Callable[[Any, float], object]] | None = None
+        self._started_at = 0.0
+        self._is_late = False
 
     def open(self) -> None:
         """Start to read.
 
         Raises:
-            NotThePublisherError: Another publisher publishes the outbox; its slot was not touched.
+            NotThePublisherError: Another publisher publishes the outbox, or the relay of a copy of this server;
+                nothing was confirmed.
             SlotInUseError: Another connection reads the slot.
             RelayError: Server, slot or publication are not what they were; nothing was read.
             DatabaseError: The server cannot be reached, or refuses the role.
@@ -181,6 +198,7 @@ class WalSource:
         """Return publisher and slot if this relay may read."""
         publisher = require_publisher(facts.publisher, self._slot, epoch=self._epoch)
         require_log(publisher, facts.log)
+        require_own_heartbeats(facts.foreign)
         slot = self._checked(facts.slot)
         self.lag_bytes = slot.unconfirmed_bytes
         self.warning = _UNRESERVED if slot.wal_status == "unreserved" else ""
@@ -204,9 +222,13 @@ class WalSource:
 
     def read(self, seconds: float) -> Unit[int] | None:
         """Return what was read next, after waiting at most so long; ``None`` if nothing came."""
+        self.has_more = False
+        if self._is_late and self._running is not None:
+            wait([self._running[0]], seconds)
+            return None
         unit = self._take()
-        if unit is None:
-            self._opened.wait(seconds)
+        if unit is None and seconds > 0:
+            self._opened.wait(min(seconds, _WORKING_SECONDS) if self._running else seconds)
             unit = self._take()
         if unit is not None:
             self._outstanding.push(unit)
@@ -215,15 +237,21 @@ class WalSource:
 
     def _take(self) -> Unit[int] | None:
         transactions, receive = self._transactions, self._opened.receive
+        add = transactions.add
         for _ in range(_MOST_FRAMES):
-            frame = receive()
+            try:
+                frame = receive()
+            except DatabaseError as error:
+                if error.sqlstate == UNDEFINED_OBJECT:
+                    raise PublicationNotFoundError(str(error), publication=self._publication) from error
+                raise
             if frame is None:
                 break
-            transactions.add(frame)
-            if frame[0] == KEEPALIVE and read_keepalive(frame).wants_reply:
+            if add(frame):
                 self._wants_reply = True
             if transactions.is_full:
                 break
+        self.has_more = transactions.is_full
         return transactions.take()
 
     def settle(self, now: float) -> bool:
@@ -249,11 +277,12 @@ class WalSource:
         elif self._running is None and now - self._looked_at >= LOOK_SECONDS:
             self._looked_at = now
             self._start(self._server.look, lambda facts, _: self._accept(facts), now)
-        return len(self._outstanding) > 0 or self._running is not None
+        self._is_late = self._running is not None and now - self._started_at >= LATE_SECONDS
+        return len(self._outstanding) > 0
 
     def _start(self, work: Callable[[], Any], then: Callable[[Any, float], object], now: float) -> None:
         """Have the second thread work, and use its result, or its error, in a later round."""
-        self._running = self._executor.submit(work), then
+        self._running, self._started_at = (self._executor.submit(work), then), now
         self._finish(now)
 
     def _finish(self, now: float) -> None:

@@ -12,7 +12,7 @@ import pytest
 from cdc_outbox.connect.wait import Condition, condition_of
 from cdc_outbox.debezium.render import render, render_republishing
 from tests.support.deployments import broken, halt_and_drop_slot
-from tests.support.pipeline import Pipeline
+from tests.support.pipeline import SELDOM, Pipeline
 from tests.support.remedies import Operator
 from tests.support.rig import eventually
 
@@ -121,7 +121,7 @@ def compare(operator: Operator, *expected: str) -> set[str]:
 
 def test_of_a_spec_and_its_first_deployment(operator: Operator) -> None:
     overrides = "{max.queue.size: '2048', exactly.once.support: required, producer.override.delivery.timeout.ms: '1'}"
-    add_to_spec(operator, f"overrides: {overrides}\n")
+    operator.spec.write_text(operator.spec.read_text().replace(SELDOM, f"overrides: {overrides}\n"))
     compare(operator, "OP201", "CC108", "CC219", "CC208")
 
 

@@ -4,11 +4,9 @@ import json
 import re
 import signal
 import socket
-import subprocess
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -17,10 +15,12 @@ import requests
 from cdc_outbox import Event, Outbox
 from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.testing import Stack
-from tests.support.commands import PROGRAM, run_command
+from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import publishers_of
+from tests.support.relay_command import relay, wait_until_read
 from tests.support.rig import eventually, one
+from tests.support.timings import SILENT_TIMINGS
 
 
 @pytest.fixture
@@ -37,42 +37,14 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-@contextmanager
-def relay(pipeline: Pipeline, spec: Path, *options: str, log: Path | None = None) -> Iterator["subprocess.Popen[str]"]:
-    """Run the command; its log goes to a file, or to its pipe."""
-    env = {
-        "PATH": "/usr/bin:/bin",
-        "CDC_OUTBOX_DSN": pipeline.dsn,
-        "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers,
-        "CDC_OUTBOX_SLOT_TIMEOUT": "300s",
-    }
-    with (spec.with_suffix(".log") if log is None else log).open("a") as errors:
-        process = subprocess.Popen(
-            [PROGRAM, "relay", str(spec), *options], env=env, stdout=subprocess.PIPE, stderr=errors, text=True
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            process.wait(60)
-            assert process.stdout is not None
-            process.stdout.close()
-
-
 def delivered(pipeline: Pipeline) -> int:
     """Return how many events the topic holds, each once."""
     return len({pipeline.spec.contract.event_of(message).id for message in pipeline.messages()})
 
 
-def has_slot(pipeline: Pipeline) -> bool:
-    with pipeline.connect() as connection:
-        query = "select count(*) from pg_replication_slots where slot_name = %s and active"
-        return bool(one(connection, query, pipeline.spec.database.slot))
-
-
 def test_it_creates_slot_and_topics_publishes_and_drains_at_sigterm(pipeline: Pipeline, spec: Path) -> None:
     with relay(pipeline, spec) as process:
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
         pipeline.write(50)
         eventually(lambda: delivered(pipeline) == 50, "the events")
         process.terminate()
@@ -93,10 +65,10 @@ def test_it_creates_slot_and_topics_publishes_and_drains_at_sigterm(pipeline: Pi
 def test_kill_9_and_a_second_instance_takes_over_and_nothing_is_lost(pipeline: Pipeline, spec: Path) -> None:
     standby_log = spec.with_suffix(".standby")
     with relay(pipeline, spec) as first:
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
         with relay(pipeline, spec, log=standby_log):
             eventually(lambda: "standing by" in standby_log.read_text(), "the standby", seconds=60)
-            outbox, written, killed = Outbox(spec=pipeline.spec), 0, 0.0
+            outbox, written = Outbox(spec=pipeline.spec), 0
             with psycopg.connect(pipeline.dsn) as connection:
                 for number in range(2_000):
                     event = Event(aggregate_type="order", aggregate_id=str(number % 7), type="Placed", payload={})
@@ -107,10 +79,8 @@ def test_kill_9_and_a_second_instance_takes_over_and_nothing_is_lost(pipeline: P
                     if number == 1_000:
                         eventually(pipeline.messages, "the first events")
                         first.kill()
-                        killed = time.monotonic()
                 connection.commit()
-            eventually(lambda: has_slot(pipeline), "the standby to take over")
-            assert time.monotonic() - killed < 30
+            wait_until_read(pipeline)
             eventually(lambda: delivered(pipeline) == written, "every event")
     assert standby_log.read_text().count("standing by") == 1
     first_seen: dict[str, list[int | None]] = {}
@@ -137,7 +107,7 @@ def test_health_and_metrics_follow_the_relay(pipeline: Pipeline, spec: Path, fre
         return float(value)
 
     with relay(pipeline, spec, "--listen", str(free_port), "--log-format", "json"):
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
         pipeline.write(5)
         eventually(lambda: metric("cdc_outbox_relay_events_total") == 5, "the count")
         health = ask("/health")
@@ -151,7 +121,7 @@ def test_health_and_metrics_follow_the_relay(pipeline: Pipeline, spec: Path, fre
 
 def test_jsonl_prints_each_message_on_a_line(pipeline: Pipeline, spec: Path) -> None:
     with relay(pipeline, spec, "--sink", "jsonl") as process:
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
         pipeline.write(3)
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(3)]
@@ -177,7 +147,7 @@ def test_events_from_before_the_slot_are_left_out_only_on_request(pipeline: Pipe
 def test_other_commands_recognise_the_slot_of_a_relay(pipeline: Pipeline, spec: Path) -> None:
     env = {**pipeline.stack.environment(), "CDC_OUTBOX_DSN": pipeline.dsn}
     with relay(pipeline, spec):
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
         pipeline.write(5)
         eventually(lambda: delivered(pipeline) == 5, "the events")
         diagnosed = run_command("doctor", spec, env=env)
@@ -188,10 +158,68 @@ def test_other_commands_recognise_the_slot_of_a_relay(pipeline: Pipeline, spec: 
         assert f"a relay publishes the outbox of {pipeline.name}" in refused.stderr
         verified = run_command("verify", spec, env=env)
         assert verified.returncode == 0, verified.stdout
-        pruned = run_command("prune", spec, "--keep", "0s", env=env)
-        assert pruned.returncode == 0, pruned.stderr
-        assert pruned.stdout == "5 events deleted\n"
-        assert has_slot(pipeline)
+    stopped = run_command("doctor", spec, env=env)
+    assert stopped.returncode == 1
+    assert "OP211" in stopped.stdout
+    assert "OP201" not in stopped.stdout
+
+
+@pytest.mark.parametrize(
+    ("servers", "settings", "code", "text"),
+    [("127.0.0.1:1", "", 75, "the brokers 127.0.0.1:1"), (None, "acks=1\n", 2, "acks cannot be set")],
+)
+def test_brokers_and_settings_are_looked_at_before_a_slot_is_created(
+    pipeline: Pipeline, spec: Path, tmp_path: Path, servers: str | None, settings: str, code: int, text: str
+) -> None:
+    file = tmp_path / "kafka.properties"
+    file.write_text(settings)
+    env = {"CDC_OUTBOX_DSN": pipeline.dsn}
+    servers = servers or pipeline.stack.broker.bootstrap_servers
+    options = ("--bootstrap-servers", servers, "--kafka-settings", file)
+    refused = run_command("relay", spec, *options, env=env, timings=SILENT_TIMINGS)
+    assert (refused.returncode, text in refused.stderr) == (code, True), refused.stderr
+    with pipeline.connect() as connection:
+        query = "select count(*) from pg_replication_slots where database = %s"
+        assert one(connection, query, pipeline.name) == 0
+        assert publishers_of(connection, pipeline.spec.outbox).find() is None
+
+
+def test_status_tells_which_relay_publishes_how_far_it_is_and_whether_it_runs(pipeline: Pipeline, spec: Path) -> None:
+    env, slot = {"CDC_OUTBOX_DSN": pipeline.dsn}, pipeline.spec.database.slot
+    unpublished = run_command("status", spec, env=env)
+    assert unpublished.returncode == 2
+    assert "status needs --connect-url (or CDC_OUTBOX_CONNECT_URL)" in unpublished.stderr
+
+    def status() -> tuple[int, dict[str, Any]]:
+        done = run_command("status", spec, "--output=json", env=env)
+        [row] = json.loads(done.stdout)["relays"]
+        return done.returncode, row
+
+    with relay(pipeline, spec) as process:
+        wait_until_read(pipeline)
+        pipeline.write(5)
+        eventually(lambda: delivered(pipeline) == 5, "the events")
+        for given in (env, {**pipeline.stack.environment(), **env}):  # with Connect, which has no connector of the name
+            shown = run_command("status", spec, env=given)
+            assert shown.returncode == 0, shown.stderr
+            head, line = shown.stdout.splitlines()
+            assert head.startswith("RELAY")
+            assert line.split()[:2] == [pipeline.name, "READING"]
+        code, row = status()
+        assert (code, row["up"], row["publisher"], row["slotActive"]) == (0, True, "wal-relay", True)
+        assert (row["name"], row["slot"]) == (pipeline.name, slot)
+        assert row["instance"].endswith(f"/{process.pid}")
+        assert row["epoch"] >= 2
+    pipeline.write(5)
+    code, row = status()
+    assert (code, row["up"], row["state"], row["slotActive"]) == (1, False, "NOT RUNNING", False)
+    assert row["unconfirmedBytes"] > 0
+    shown = run_command("status", spec, env=env)
+    assert "    No relay reads the slot, and the server keeps WAL for it. Start `cdc-outbox relay SPEC`" in shown.stdout
+    with pipeline.connect() as connection:
+        connection.execute("select pg_drop_replication_slot(%s)", (slot,))
+    code, row = status()
+    assert (code, row["state"], row["slot"], row["keptBytes"]) == (1, "NO SLOT", slot, None)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +278,7 @@ def test_it_takes_over_from_a_connector_only_on_request(deployed: Pipeline, tmp_
     take_over = ("relay", spec, "--create-slot", "--take-over")
     for command, reason in (
         (("relay", spec, "--create-slot"), "the outbox is published by debezium"),
-        (take_over, "another process reads the slot"),
+        (take_over, "reads the slot"),
     ):
         done = run_command(*command, env=env)
         assert done.returncode == 1
@@ -293,7 +321,7 @@ def test_a_relay_of_another_slot_is_replaced_only_on_request(pipeline: Pipeline,
 
 def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline, spec: Path) -> None:
     with relay(pipeline, spec):
-        eventually(lambda: has_slot(pipeline), "the slot", seconds=60)
+        wait_until_read(pipeline)
     with pipeline.connect() as connection:
         connection.execute("select pg_drop_replication_slot(%s)", (pipeline.spec.database.slot,))
     env = {"CDC_OUTBOX_DSN": pipeline.dsn}
@@ -302,7 +330,7 @@ def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline
     assert f"the slot {pipeline.spec.database.slot} does not exist" in done.stderr
     assert run_command("relay", spec, "--create-slot", "--earlier-events", "skip", env=env).returncode == 0
     with relay(pipeline, spec):
-        eventually(lambda: has_slot(pipeline), "the relay to read", seconds=60)
+        wait_until_read(pipeline)
 
 
 def test_a_slot_that_was_created_again_before_the_first_start_is_not_read(pipeline: Pipeline, spec: Path) -> None:

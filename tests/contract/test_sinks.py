@@ -10,20 +10,21 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource  # type: ignore[attr-defined]
 
 from cdc_outbox.contract.topics import Topic
 from cdc_outbox.debezium.event_router import java_partition
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.kafka.producing import producer_settings
 from cdc_outbox.message import Message
+from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
-from cdc_outbox.relay.sinks import Sink
-from cdc_outbox.relay.sinks.callable import CallableSink
-from cdc_outbox.relay.sinks.json_lines import JsonLinesSink
-from cdc_outbox.relay.sinks.kafka import KafkaSink
-from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.relay.sinks import CallableSink, JsonLinesSink, Sink
+from cdc_outbox.relay.units import Unit
 from cdc_outbox.testing import Stack
+from tests.support.relay_parts import Reported
 from tests.support.rig import eventually
 
 LOG = logging.getLogger("silent")
@@ -31,20 +32,6 @@ LOG = logging.getLogger("silent")
 
 def event(topic: str, value: bytes | None, key: bytes | None = b"k") -> RoutedEvent:
     return topic, value, key, -1, 1_700_000_000_000, [("n", value), ("n", None)]
-
-
-class Reported(Unit[int]):
-    """A unit that counts its reports."""
-
-    __slots__ = ("reports",)
-
-    def __init__(self, events: list[RoutedEvent]) -> None:
-        super().__init__(events)
-        self.reports = 0
-
-    def delivered(self, error: object = None, record: object = None) -> None:
-        self.reports += 1
-        super().delivered(error, record)
 
 
 def send_all(sink: Sink, unit: Unit[Any]) -> None:
@@ -89,6 +76,14 @@ def make_topic(stack: Stack, **config: str) -> str:
     assert made is True
     eventually(lambda: name in topics_of(stack).find([name]) and stack.broker.ends(name), "the topic")
     return name
+
+
+def set_limit(stack: Stack, topic: str, limit: int) -> None:
+    """Change ``max.message.bytes`` of a topic."""
+    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
+    admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers})  # it must outlive its answers
+    [altered] = admin.incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]).values()
+    altered.result(timeout=30)
 
 
 def topics_of(stack: Stack) -> Topics:
@@ -212,7 +207,8 @@ def test_nothing_arrives_behind_a_message_that_is_too_large(outbox_stack: Stack,
     values = [b"0", b"1", large, *(b"%d" % number for number in range(3, 200))]
     unit = Reported([event(topic, value) for value in values])
     with kafka_sink(outbox_stack, *topics) as sink:
-        send_all(sink, unit)
+        with suppress(DeliveryError):  # the brokers may refuse it before the last one is sent
+            send_all(sink, unit)
         wait_for_failure(sink, unit)
         assert sink.send(unit, 0) == 0
         sink.close(5)
@@ -224,6 +220,45 @@ def test_nothing_arrives_behind_a_message_that_is_too_large(outbox_stack: Stack,
     written = [message.value for message in outbox_stack.broker.messages(topic)]
     assert written == values[: len(written)]
     assert len(written) <= 2
+
+
+def test_a_message_that_was_refused_comes_before_those_behind_it_once_the_topic_takes_it(outbox_stack: Stack) -> None:
+    topic = make_topic(outbox_stack, **{"max.message.bytes": "50000"})
+    # With another topic's limit the broker refuses what the client has taken.
+    topics = [topic, make_topic(outbox_stack)]
+    large = Random(7).randbytes(60_000)  # noqa: S311 - bytes that do not compress
+    values = [b"0", b"1", large, *(b"%d" % number for number in range(3, 200))]
+
+    def written() -> list[bytes | None]:
+        return [message.value for message in outbox_stack.broker.messages(topic)]
+
+    def was_refused(sink: KafkaSink, unit: Unit[Any]) -> bool:
+        with suppress(DeliveryError):
+            sink.poll(0.05)
+        return unit.failure is not None or len(written()) > 2
+
+    def was_reported(sink: KafkaSink, unit: Unit[Any]) -> bool:
+        with suppress(DeliveryError):
+            sink.poll(0.05)
+        return unit.failure is not None or not unit.undelivered
+
+    def is_delivered() -> bool:
+        """Send all of it again, as a relay does that starts again."""
+        again = Reported([event(topic, value) for value in values])
+        with kafka_sink(outbox_stack, *topics) as sink:
+            send_all(sink, again)
+            eventually(lambda: was_reported(sink, again), "the reports")
+        return again.failure is None
+
+    unit = Reported([event(topic, value) for value in values])
+    with kafka_sink(outbox_stack, *topics) as sink:
+        send_all(sink, unit)
+        eventually(lambda: was_refused(sink, unit), "the message to be refused")
+        set_limit(outbox_stack, topic, 200_000)  # a header has the same bytes
+        eventually(lambda: was_reported(sink, unit), "the reports")
+    if unit.undelivered:
+        eventually(is_delivered, "the topic to take the message")
+    assert [*dict.fromkeys(written())] == values
 
 
 def test_a_missing_topic_is_refused_and_not_made(outbox_stack: Stack) -> None:
@@ -277,16 +312,15 @@ def test_messages_to_brokers_that_do_not_answer_wait_and_are_given_up_at_the_end
     assert outbox_stack.broker.messages(topic) == []
 
 
-def test_messages_that_are_under_way_are_given_up_and_reported_when_a_sink_is_closed(outbox_stack: Stack) -> None:
+def test_messages_go_at_once_when_there_is_nothing_more_to_send(outbox_stack: Stack) -> None:
     topic = make_topic(outbox_stack)
-    units = [Reported([event(topic, b"%d" % number, b"%d" % number) for number in range(500)]) for _ in range(20)]
-    with kafka_sink(outbox_stack, topic) as sink:
-        send_all(sink, units[0])
-        wait_for_reports(sink, units[0])  # from here on there is a connection, and requests are in flight at once
-        taken = sum(sink.send(unit, 0) for unit in units[1:])
-        sink.close(0)
-        assert sum(unit.reports for unit in units[1:]) == taken == 9_500
-    assert isinstance(units[-1].failure, DeliveryError)
+    for linger_ms, polls, is_sent in ((0, [0.001] * 2_000, True), (60_000, [0.001] * 200, False)):
+        unit = Reported([event(topic, b"1")])
+        with kafka_sink(outbox_stack, topic, linger_ms=linger_ms) as sink:
+            assert sink.send(unit, 0) == 1
+            for seconds in polls:
+                sink.poll(seconds)
+            assert bool(unit.reports) is is_sent
 
 
 @pytest.mark.parametrize(

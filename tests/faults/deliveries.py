@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from cdc_outbox.relay.wal_source import TELL_SECONDS
+from cdc_outbox.relay.wal_source import LATE_SECONDS, TELL_SECONDS
 
-_LATE_SECONDS = 1.0
-"""How much later than it should a relay on a busy machine confirms."""
+_EARLIEST_SECONDS = TELL_SECONDS + LATE_SECONDS + 1
+"""How long before a fault what is repeated may have been delivered, and a second for a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Deliveries:
                 yield f"{producer} repeated events of partition {partition} up to {number}, not to {tail_of[producer]}"
 
     def _repeated_too_early(self) -> Iterator[str]:
-        """What is repeated was delivered in the last second before the fault, or is of the transaction under way."""
+        """What is repeated was delivered in the last seconds before the fault, or is of the transaction under way."""
         began: dict[str, float] = {}
         for each in self.arrived:
             began[each.producer] = min(each.at, began.get(each.producer, each.at))
@@ -130,7 +130,7 @@ class Deliveries:
             if not strikes or first.producer == each.producer:
                 yield f"{self._at(each)}: {each.producer} repeats an event, and nothing has happened to it"
                 return
-            if first.at < max(strikes) - TELL_SECONDS - _LATE_SECONDS:
+            if first.at < max(strikes) - _EARLIEST_SECONDS:
                 early.setdefault(each.producer, set()).add(self._events[each.id].transaction)
         for producer, transactions in early.items():
             if len(transactions) > 1:

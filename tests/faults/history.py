@@ -15,8 +15,8 @@ import psycopg
 
 from cdc_outbox import Event, Outbox, RecordedEvent
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.databases.heartbeats import Heartbeat, read_record
 from cdc_outbox.message import Message
-from cdc_outbox.operations.heartbeats import Heartbeat, read_record
 from tests.faults.killed import Program
 from tests.faults.written import Ledger, Restore
 from tests.support.commands import run_command

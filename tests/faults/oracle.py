@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from cdc_outbox import RecordedEvent
-from cdc_outbox.operations.heartbeats import Acceptance, read_record
+from cdc_outbox.databases.heartbeats import Acceptance, read_record
 from tests.faults.history import History
 from tests.faults.runbook import Runbook
 

@@ -80,7 +80,7 @@ BUGS = (
     ),
     Bug(
         "uncommitted-rows-streamed",
-        "relay/replication.py",
+        "databases/replication.py",
         "proto_version '1'",
         "proto_version '2', streaming 'on'",
         "tests/integration/test_wal_relay.py"
@@ -88,7 +88,7 @@ BUGS = (
     ),
     Bug(
         "start-of-its-own",
-        "relay/replication.py",
+        "databases/replication.py",
         "LOGICAL 0/0 (",
         "LOGICAL {self._row('select pg_catalog.pg_current_wal_flush_lsn()')[0]} (",
         "tests/integration/test_wal_relay.py::test_committed_events_are_delivered_in_order_and_none_again",
@@ -102,21 +102,29 @@ BUGS = (
     ),
     Bug(
         "settings-of-the-role",
-        "relay/replication.py",
+        "databases/replication.py",
         '    "DateStyle": "ISO, MDY",\n',
         "",
         "tests/integration/test_wal_relay.py::test_settings_of_the_role_change_no_byte",
     ),
     Bug(
         "acknowledged-on-receive",
-        "relay/outstanding.py",
+        "relay/units.py",
         "            if first.undelivered:",
         "            if False:",
         "tests/unit/test_wal_source.py::test_what_was_received_is_confirmed_once_it_is_delivered",
     ),
     Bug(
+        "acknowledged-on-receive-while-the-broker-is-down",
+        "relay/units.py",
+        "            if first.undelivered:",
+        "            if False:",
+        "tests/integration/exclusive/test_relay_faults.py"
+        "::test_each_event_arrives_in_order_after_a_fault[reported-broker-down]",
+    ),
+    Bug(
         "keepalive-confirmed-in-mid-flight",
-        "relay/outstanding.py",
+        "relay/units.py",
         "        self._units.append(unit)",
         "        self._units.append(unit)\n"
         "        self.confirmable = self.confirmable if unit.events else unit.position",
@@ -124,10 +132,29 @@ BUGS = (
     ),
     Bug(
         "flush-taken-for-delivered",
-        "relay/unit.py",
+        "relay/units.py",
         "        elif self.failure is None:\n            self.failure = self.translate(error, record)",
         "        else:\n            self.undelivered -= 1",
         "tests/unit/test_outstanding.py::test_what_failed_is_raised_and_nothing_behind_it_is_confirmed",
+    ),
+    Bug(
+        "failed-report-produced-again-alone",
+        "relay/kafka_sink.py",
+        "        self._producer = make_producer(settings, logger)\n",
+        "        class Again(confluent.Producer):\n"
+        "            def produce(self, topic, value, key, partition, report, *rest):\n"
+        "                def reported(error, record):\n"
+        "                    if error is None:\n"
+        "                        report()\n"
+        "                    else:\n"
+        "                        self.produce(topic, value, key, partition, report, *rest)\n"
+        "\n"
+        "                super().produce(topic, value, key, partition, reported, *rest)\n"
+        "\n"
+        "        # With the guarantee the client itself takes nothing after a failure.\n"
+        '        self._producer = Again(settings | {"enable.gapless.guarantee": False}, logger=logger)\n',
+        "tests/contract/test_sinks.py"
+        "::test_a_message_that_was_refused_comes_before_those_behind_it_once_the_topic_takes_it",
     ),
     Bug(
         "message-given-up",
@@ -145,15 +172,22 @@ BUGS = (
         "::test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_its_row",
     ),
     Bug(
+        "copy-of-the-server-publishes",
+        "kafka/own_heartbeats.py",
+        "            if not is_known:",
+        "            if False:",
+        "tests/integration/test_copied_server.py::test_a_relay_whose_database_went_back_does_not_publish",
+    ),
+    Bug(
         "heartbeats-of-any-history",
-        "operations/heartbeats.py",
+        "databases/heartbeats.py",
         "return None if new.previous == head.id else self._explain(new, head)",
         "return None",
         "tests/unit/test_heartbeats.py",
     ),
     Bug(
         "restored-database-not-compared",
-        "operations/heartbeats.py",
+        "databases/heartbeats.py",
         "if stored is not None else ()",
         "if False else ()",
         "tests/integration/test_recovery.py::test_a_dump_that_is_restored_is_found",

@@ -43,6 +43,7 @@ class RelayFault(StrEnum):
     CUT = "cut"
     """Its connections to the database, to the broker, or both are reset."""
     BROKER_DOWN = "broker-down"
+    """Every second relay is killed meanwhile, when it has read what it cannot deliver."""
 
     @property
     def signal(self) -> int | None:
@@ -93,6 +94,8 @@ class RelayPlay:
         self._cuts = ("database", "broker", "both")[cell.seed % 3]
         self._is_host_lost = cell.seed % 2 == 1
         """Whether the connections of a paused relay are gone at once."""
+        number = [*RelayPoint].index(cell.point) + cell.seed
+        self._dies_in_outage = cell.fault is RelayFault.BROKER_DOWN and number % 2 == 1
         self._opened = ExitStack()
         self._members: list[Member] = []
         self._struck_at: list[float] = []
@@ -142,7 +145,7 @@ class RelayPlay:
         """Return what came of it."""
         violations, seconds = list[str](), 0.0
         victim = self._member("victim", point=self._point, occurrence=self._occurrence, signal=self._fault.signal)
-        has_successor = self._fault.signal is not None or self._point is RelayPoint.DRAINING
+        has_successor = self._fault.signal is not None or self._point is RelayPoint.DRAINING or self._dies_in_outage
         successor = self._member("successor") if has_successor else None
         try:
             self._come_to_the_point(victim)
@@ -197,7 +200,7 @@ class RelayPlay:
         elif self._point in _OPENINGS and self._occurrence > 1:
             self._struck_at.append(time.time())
             self._line.cut()
-        victim.wait_until_there(seconds=60)
+        victim.wait_until_there()
 
     def _has_arrived(self) -> bool:
         self._tail.read()
@@ -222,6 +225,9 @@ class RelayPlay:
                 assert outage is not None, "there is no broker to be down"
                 outage.arrive()
                 victim.tell(GO)
+                if self._dies_in_outage:
+                    outage.wait_for_half()
+                    victim.kill()
                 outage.wait_until_over()
 
     def _goes_on(self) -> None:

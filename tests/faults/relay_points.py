@@ -8,10 +8,10 @@ from enum import StrEnum
 from typing import Any
 
 from cdc_outbox.databases.publishers import Publishers
+from cdc_outbox.databases.replication import ReplicationConnection
+from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.relay_stats import RelayStats
-from cdc_outbox.relay.replication import ReplicationConnection
-from cdc_outbox.relay.sinks.kafka import KafkaSink
-from cdc_outbox.relay.unit import Unit
+from cdc_outbox.relay.units import Unit
 from cdc_outbox.relay.wal_source import WalSource
 from tests.faults.wrapping import call_after, call_before
 

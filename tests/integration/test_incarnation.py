@@ -49,7 +49,7 @@ def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(ser
     service.consume(4)
     lose(pipeline, 2)
 
-    stop(pipeline)
+    pipeline.stop()
     done = begin(pipeline, spec, f"{name}.1", compares=True)
     assert (done.returncode, done.stdout) == (0, f"public.outbox: {name}.1 -> {name}.2\n"), done.stderr
     pipeline.client.resume(name)
@@ -58,14 +58,6 @@ def test_after_a_restore_a_new_incarnation_starts_at_1_and_consumers_take_it(ser
     assert service.effects() == [("1", n) for n in (1, 2, 3, 4, 1, 2, 3)]
     check = run_command("init", str(spec), "--check", "--dsn", pipeline.dsn)
     assert (check.returncode, check.stdout) == (0, "")
-
-
-def stop(pipeline: Pipeline) -> None:
-    """Stop the connector, and wait until nothing reads its slot."""
-    pipeline.client.stop(pipeline.name)
-    with pipeline.connect() as connection:
-        query = "select not active from pg_replication_slots where slot_name = %s"
-        eventually(lambda: one(connection, query, pipeline.spec.database.slot), "the slot to be free")
 
 
 STEPS = ["stop", "deploy-connector", "stop", "init", "resume", "recover", "start the writers"]
@@ -83,7 +75,7 @@ def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_or
     assert [word in step for word, step in zip(STEPS, steps, strict=True)] == [True] * len(STEPS), steps
 
     # As after a restore: the server's log ends before Connect's offset.
-    stop(deployed)
+    deployed.stop()
     [stored] = deployed.client.find_offsets(name)
     ahead = {key: 2**60 if key.startswith("lsn") else value for key, value in stored["offset"].items()}
     deployed.client.alter_offsets(name, [{**stored, "offset": ahead}])
@@ -92,7 +84,7 @@ def test_while_the_connector_reads_or_stands_elsewhere_it_is_refused_with_the_or
     assert deployed.write()[0].source == f"{name}.1"
 
     deployed.deploy(earlier=EarlierEvents.REPUBLISH, stable_seconds=0)
-    stop(deployed)
+    deployed.stop()
     assert begin(deployed, spec, f"{name}.1", compares=True).returncode == 0
     deployed.client.resume(name)
     assert deployed.write()[0].source == f"{name}.2"

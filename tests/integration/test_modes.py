@@ -19,12 +19,12 @@ from cdc_outbox import (
 )
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.heartbeats import Heartbeat, read_record
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.debezium.connector_offsets import confirmed_lsn, last_lsn, own_offset
 from cdc_outbox.debezium.slot_plan import EarlierEvents
 from cdc_outbox.errors import ConfigError, ConnectorInvalidError, TableNotFoundError, UnpublishedEventsError
 from cdc_outbox.message import Message
-from cdc_outbox.operations.heartbeats import Heartbeat, read_record
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
@@ -112,8 +112,7 @@ def test_topics_and_consumer_see_the_same_in_every_mode(pipeline: Pipeline) -> N
         service = Service(pipeline, name=consumer.name)
         eventually(lambda: len(service.effects()) >= 5, "the first effects")
         # What the connector repeats after it was halted has no effect again.
-        pipeline.client.stop(pipeline.name)
-        eventually(lambda: pipeline.client.find_status(pipeline.name).state == "STOPPED", "the connector to stop")
+        pipeline.stop()
         orders += pipeline.write(3)
         pipeline.client.resume(pipeline.name)
         eventually(lambda: len(service.effects()) >= len(orders), "every effect")

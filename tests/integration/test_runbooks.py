@@ -8,11 +8,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.connect.wait import Condition, condition_of
+from cdc_outbox.databases.heartbeats import Heartbeat, read_record
 from cdc_outbox.errors import TopicReplacedError
-from cdc_outbox.operations.heartbeats import Heartbeat, read_record
 from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
-from tests.support.rig import eventually, one
+from tests.support.rig import eventually
 from tests.support.runbooks import Runbook, blocks, separate_service
 from tests.support.service import Service, effects_of
 
@@ -57,13 +57,6 @@ def advance_slot(pipeline: Pipeline) -> None:
         connection.execute("select pg_replication_slot_advance(%s, pg_current_wal_lsn())", (slot,))
 
 
-def stop(pipeline: Pipeline) -> None:
-    pipeline.client.stop(pipeline.name)
-    with pipeline.connect() as connection:
-        query = "select not active from pg_replication_slots where slot_name = %s"
-        eventually(lambda: one(connection, query, pipeline.spec.database.slot), "the slot to be free")
-
-
 @pytest.mark.parametrize(
     ("lose", "code"), [(drop_slot, "DB512"), (create_slot_again, "DB513"), (advance_slot, "DB513")]
 )
@@ -78,7 +71,7 @@ def test_what_a_lost_slot_held_is_published(runbook: Runbook, lose: Callable[[Pi
         service.wait_for_effects(*effects_of(3))
         # Without the first heartbeat the topic would begin with a later one, which is a finding of its own.
         eventually(lambda: pipeline.stack.broker.messages(heartbeats), "the first heartbeat")
-        stop(pipeline)
+        pipeline.stop()
         pipeline.write(4)
         if lose is advance_slot:  # as it happens to a connector that ran a moment ago
             with pipeline.connect() as connection:

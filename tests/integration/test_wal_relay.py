@@ -1,13 +1,14 @@
 """The relay on PostgreSQL, with a sink in memory: restarts, odd roles, large transactions, lost slots."""
 
+import os
+import shutil
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from uuid import uuid4
 
 import psycopg
@@ -19,13 +20,12 @@ from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.errors import CdcOutboxError, DatabaseError
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
-    RelayError,
     SlotError,
     SlotInUseError,
     SlotLostError,
@@ -38,19 +38,30 @@ from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import find_installed, make_postgres
 from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
+from tests.support.relay_thread import RelayThread
 from tests.support.rig import Connection, eventually, one, open_folder
 
 INSERT = "insert into outbox select gen_random_uuid(), 'order', '1', 'Placed', int8send(n), now() "
 
 TABLE = OutboxTable(name="outbox")
-OLDEST = 15
-"""The oldest version of PostgreSQL that was run."""
+DEBIANS = 15
+"""The version that infra/setup installs beside the stack's."""
+OLDER = Path(os.environ["OLDER_POSTGRESQL"]) if "OLDER_POSTGRESQL" in os.environ else None
+"""A folder with further versions, which infra/postgresql fetches."""
+VERSIONS = [None, DEBIANS, *sorted(int(path.name) for path in OLDER.glob("[0-9]*"))] if OLDER else [None, DEBIANS]
 
 
 def free_port() -> int:
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
+
+
+def find_programs(version: int, folder: Path) -> Path:
+    """Return the folder of a version's programs, where the server's own user may read them."""
+    if OLDER is None or version == DEBIANS:
+        return find_installed(version)
+    return shutil.copytree(OLDER / str(version), folder / f"programs-{version}", symlinks=True) / "bin"
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +71,7 @@ def start_server() -> Iterator[Callable[[int | None], Postgres]]:
 
         @cache
         def start(version: int | None) -> Postgres:
-            installed = None if version is None else find_installed(version)
+            installed = None if version is None else find_programs(version, Path(folder))
             server = make_postgres(Path(folder) / f"{version}", free_port(), installed=installed, short_lived=True)
             started.callback(server.stop)
             server.start()
@@ -74,7 +85,13 @@ def postgres(start_server: Callable[[int | None], Postgres], request: pytest.Fix
     return start_server(getattr(request, "param", None))
 
 
-on_old_servers_too = pytest.mark.parametrize("postgres", [None, OLDEST], ids=["newest", "oldest"], indirect=True)
+def on(versions: list[int | None]) -> pytest.MarkDecorator:
+    ids = [str(version or "newest") for version in versions]
+    return pytest.mark.parametrize("postgres", versions, ids=ids, indirect=True)
+
+
+on_old_servers_too = on(VERSIONS)
+on_servers_with_row_filters = on([version for version in VERSIONS if version != 14])
 
 
 @dataclass
@@ -144,29 +161,12 @@ def outbox(postgres: Postgres) -> Iterator[Outbox]:
         eventually(lambda: not connection.execute(drop, (name,)).fetchall(), "the slot to be gone")
 
 
-class Running:
+class Running(RelayThread):
     """A relay in a thread, and what it has delivered."""
 
     def __init__(self, source: WalSource, topic: MemoryTopic) -> None:
+        super().__init__(Relay(source, topic.open, retries=Backoff(first_seconds=0.1, longest_seconds=0.5)))
         self.topic = topic
-        self.relay = Relay(source, topic.open, retries=Backoff(first_seconds=0.1, longest_seconds=0.5))
-        self.error: CdcOutboxError | None = None
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        try:
-            self.relay.run()
-        except CdcOutboxError as error:
-            self.error = error
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.relay.stop()
-        self._thread.join(60)
-        assert not self._thread.is_alive()
 
     def numbers(self) -> list[int]:
         values = [value for value in list(self.topic.values) if value is not None]
@@ -333,9 +333,9 @@ def test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_
 
 
 def test_a_pooler_that_drops_the_settings_is_named(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cdc_outbox.relay.replication.PINNED", {"DateStyle": "SQL, DMY"})
-    monkeypatch.setattr("cdc_outbox.relay.replication.connect", dropping_options)
-    with closing(outbox.source()) as source, pytest.raises(RelayError, match="DateStyle=ISO, MDY, not SQL, DMY"):
+    monkeypatch.setattr("cdc_outbox.databases.replication.PINNED", {"DateStyle": "SQL, DMY"})
+    monkeypatch.setattr("cdc_outbox.databases.replication.connect", dropping_options)
+    with closing(outbox.source()) as source, pytest.raises(DatabaseError, match="DateStyle=ISO, MDY, not SQL, DMY"):
         source.open()
 
 
@@ -527,10 +527,18 @@ def promote(postgres: Postgres, outbox: Outbox) -> None:
         "drop publication {}",
         "alter publication {} drop table outbox",
         "alter publication {} set (publish = '')",
-        "alter publication {} set table outbox where (aggregateid <> '1')",
     ],
 )
 def test_a_publication_without_the_outbox_is_named(outbox: Outbox, topic: MemoryTopic, change: str) -> None:
+    assert_named(outbox, topic, change)
+
+
+@on_servers_with_row_filters
+def test_a_publication_that_leaves_rows_out_is_named(outbox: Outbox, topic: MemoryTopic) -> None:
+    assert_named(outbox, topic, "alter publication {} set table outbox where (aggregateid <> '1')")
+
+
+def assert_named(outbox: Outbox, topic: MemoryTopic, change: str) -> None:
     with running(outbox, topic) as relay:
         outbox.insert(1, 1)
         relay.delivered(1)

@@ -114,7 +114,7 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(NO_DATABASE, "purge-inbox --horizon=30d", DSN, *BROKERS),
     _of(TO_KAFKA, f"recover {SPEC}", *CONNECT_UP, DSN, *BROKERS),
     _of(DONE, f"relay {SPEC} --check"),
-    _of(NO_DATABASE, f"relay {SPEC}", DSN, *BROKERS),
+    _of(TO_KAFKA, f"relay {SPEC}", DSN, *BROKERS),
     _of(NO_DATABASE, f"relay {SPEC} --sink=jsonl", DSN),
     _of(DONE, f"render {SPEC}"),
     _of(TO_KAFKA, f"replay {SERVICE}"),

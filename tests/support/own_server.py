@@ -12,7 +12,7 @@ from pathlib import Path
 import psycopg
 
 from cdc_outbox.cli.output import ExitCode
-from cdc_outbox.operations.heartbeats import Acceptance, Heartbeat, read_record
+from cdc_outbox.databases.heartbeats import Acceptance, Heartbeat, read_record
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres, Stack
 from cdc_outbox.testing.postgres import make_postgres

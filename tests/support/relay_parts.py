@@ -11,9 +11,10 @@ from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
 from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
 from cdc_outbox.debezium.event_router.compiled import Route
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError, SlotInUseError
-from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.relay.units import Unit
 from cdc_outbox.relay.wal_source import StreamFacts
 from tests.support.pgoutput_messages import begin, commit, insert, relation
 
@@ -45,6 +46,7 @@ class MemoryServer:
         self.is_read = False
         self.told: list[int] = []
         self.noted: list[int] = []
+        self.waits: list[float] = []
         self.fails = Failures()
 
     def write(self, *values: bytes) -> None:
@@ -174,7 +176,7 @@ class MemoryStream:
         return []
 
     def wait(self, seconds: float) -> None:
-        pass
+        self._server.waits.append(seconds)
 
     def tell(self, confirmed: int) -> None:
         self._server.fails.maybe(DatabaseUnavailableError("tell"))
@@ -204,6 +206,20 @@ class Failures:
     def maybe(self, error: Exception) -> None:
         if self.random.random() < self.share:
             raise error
+
+
+class Reported(Unit[int]):
+    """A unit that counts its reports."""
+
+    __slots__ = ("reports",)
+
+    def __init__(self, events: Sequence[RoutedEvent]) -> None:
+        super().__init__(events)
+        self.reports = 0
+
+    def delivered(self, error: object = None, record: object = None) -> None:
+        self.reports += 1
+        super().delivered(error, record)
 
 
 class MemoryTopic:

@@ -18,10 +18,10 @@ from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.debezium.event_router.compiled import RouteCompiler
 from cdc_outbox.debezium.render import render
 from cdc_outbox.kafka.admin import Topics
-from cdc_outbox.relay.outbox_routes import OutboxRoutes
+from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
-from cdc_outbox.relay.sinks.kafka import KafkaSink
+from cdc_outbox.relay.wal_relay import OutboxRoutes
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.pipeline import Pipeline

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from cdc_outbox.databases.facts import ColumnFacts
 from cdc_outbox.debezium.event_router.column_values import Column
-from cdc_outbox.debezium.event_router.compiled import Route, RouteCompiler, RoutedEvent
+from cdc_outbox.debezium.event_router.compiled import Route, RouteCompiler
 from cdc_outbox.debezium.event_router.outbox_rows import outbox_columns, relation_columns
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.debezium.render import raw_topic, render
 from cdc_outbox.errors import ConfigError, DecodeError, RoutingError
 from cdc_outbox.formats.event_format import EventFormat, PayloadType

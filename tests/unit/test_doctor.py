@@ -59,6 +59,12 @@ def test_only_a_silence_that_passes_is_tried_again_later(spec: str, dsn: list[st
     assert (done.return_value, "OP101" in done.stdout) == (code, True)
 
 
+@pytest.fixture(autouse=True)
+def _publisher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The databases of these tests are SQLite's, and have no publisher."""
+    monkeypatch.setattr(Doctor, "_names_relay", lambda *_: False)
+
+
 def tables(*, source: str = "orders.1") -> sqlite3.Connection:
     """Return a database with an outbox that writes under this source."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
@@ -331,11 +337,16 @@ def test_a_relay_is_a_note_and_neither_connector_nor_heartbeats_are_missed(monke
 
     slot = replace(SLOT, reader=7, reader_name="cdc-outbox relay orders")
     brokers: Any = SimpleNamespace(find=lambda _names: {}, count_brokers=lambda: 1)
-    opened: Any = nullcontext((tables(), Sqlite3()))
     monkeypatch.setitem(LOOKS, DatabaseKind.POSTGRESQL, look)
-    found = Doctor(SPEC, Systems(database=lambda: opened, brokers=brokers), timings=QUICK_TIMINGS).look()
-    assert {(each.code, each.location.path) for each in found} == {
-        ("OP102", "orders"),
-        ("OP210", SPEC.database.slot),
-        ("OP301", "outbox.event.customer"),
-    }
+    for is_down, code in ((False, "OP210"), (True, "OP211")):
+        if is_down:
+            slot = replace(slot, reader=0, reader_name="")
+        monkeypatch.setattr(Doctor, "_names_relay", lambda *_, is_down=is_down: is_down)
+        opened: Any = nullcontext((tables(), Sqlite3()))
+        systems = Systems(database=lambda opened=opened: opened, brokers=brokers)  # type: ignore[misc]
+        found = Doctor(SPEC, systems, timings=QUICK_TIMINGS).look()
+        assert {(each.code, each.location.path) for each in found} == {
+            ("OP102", "orders"),
+            (code, SPEC.database.slot),
+            ("OP301", "outbox.event.customer"),
+        }

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
+from cdc_outbox.databases.heartbeats import GRACE, Acceptance, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.message import Message
-from cdc_outbox.operations.heartbeats import GRACE, Acceptance, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 from cdc_outbox.operations.recovery import findings
 
 BEGIN = datetime(2026, 11, 22, tzinfo=UTC)
@@ -119,6 +119,47 @@ def test_the_number_that_the_last_heartbeat_had_shows_another_history_and_no_gap
     assert (found.kind, found.id) == (HeartbeatKind.WENT_BACK, f"b{15 + passed}")
     assert f"heartbeat {15 + passed} of" in found.text
     assert "committed between its backup and" in found.text
+
+
+COPY, ORIGINAL = beats(3, after=OLD[-1], branch="c"), beats(3, after=OLD[-1])
+
+
+@pytest.mark.parametrize(
+    ("records", "newest"),
+    [
+        ([], None),
+        ([*OLD], "a18"),
+        ([*OLD, *OLD[5:]], "a18"),
+        ([*OLD, *ORIGINAL, *COPY], "a21"),
+        ([*OLD, COPY[0], ORIGINAL[0], COPY[1], ORIGINAL[1]], "c20"),
+        ([*OLD, *RESTORED[14:]], "a18"),
+        # What did not arrive is no other server's.
+        ([*OLD[:5], *OLD[9:]], "a18"),
+        ([*OLD, ORIGINAL[0], *COPY, ORIGINAL[2]], "a21"),
+        # An acceptance leaves open which of them publishes next.
+        ([*OLD, accepting("b15")], None),
+        ([*OLD, accepting("b15"), OLD[17], *RESTORED[14:]], "b23"),
+        ([*OLD, ORIGINAL[0], accepting("b15"), COPY[0], ORIGINAL[1], COPY[1]], "c20"),
+    ],
+    ids=[
+        "none",
+        "one server",
+        "repeated",
+        "the original first",
+        "the copy first",
+        "restored",
+        "gap",
+        "gap of two",
+        "accepted",
+        "accepted and restored",
+        "accepted and copied",
+    ],
+)
+def test_of_several_histories_the_one_that_went_on_first_publishes(
+    records: Sequence[Heartbeat | Acceptance], newest: str | None
+) -> None:
+    found = chain(*records).newest
+    assert (None if found is None else found.id) == newest
 
 
 def test_a_database_without_the_state_begins_at_one_again() -> None:
@@ -242,9 +283,23 @@ def test_a_heartbeat_is_read_in_every_format(value: object) -> None:
     assert (read.number, read.id, read.previous, read.at, read.offset) == (7, "x", "p", BEGIN, 3)
 
 
-@pytest.mark.parametrize("value", [None, b"", b"\xff", b"[]", b'"x"', b"{}", b'{"previous": null}', b'{"a": {"b": 1}}'])
-def test_what_is_no_heartbeat_is_passed_over(value: bytes | None) -> None:
-    assert read_record(Message(topic="t", key=b"k", value=value, headers=(("id", b"x"),))) is None
+@pytest.mark.parametrize(
+    ("value", "event_id"),
+    [
+        *(
+            (value, b"x")
+            for value in (None, b"", b"\xff", b"[]", b'"x"', b"{}", b'{"previous": null}', b'{"a": {"b": 1}}')
+        ),
+        *((value, b"x") for value in (b'{"previous": null, "number": 1}', b'{"accepted": 5}', b'{"accepted": ["a"]}')),
+        (b'{"previous": null, "number": 1, "at": "yesterday"}', b"x"),
+        (b'{"previous": null, "number": 1, "at": "2026-11-22T00:00:00+00:00"}', b"\xff"),
+        (b'{"a": ' * 100_000, b"x"),
+        (b"[" * 100_000, b"x"),
+    ],
+)
+def test_what_is_no_heartbeat_is_passed_over(value: bytes | None, event_id: bytes) -> None:
+    """A relay reads the topic at each start, and must not end with a record that another client wrote."""
+    assert read_record(Message(topic="t", key=b"k", value=value, headers=(("id", event_id),))) is None
 
 
 def test_an_acceptance_is_read_as_it_was_written() -> None:

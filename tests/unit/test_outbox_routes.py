@@ -10,7 +10,7 @@ from cdc_outbox.debezium.event_router.compiled import RouteCompiler
 from cdc_outbox.debezium.event_router.outbox_rows import outbox_columns
 from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import RoutingError
-from cdc_outbox.relay.outbox_routes import OutboxRoutes
+from cdc_outbox.relay.wal_relay import OutboxRoutes
 from cdc_outbox.spec import Spec, load_spec
 
 ORDERS = Path(__file__).parents[2] / "connectors" / "orders.yaml"

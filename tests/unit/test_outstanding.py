@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc_outbox.relay.outstanding import Outstanding
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
-from cdc_outbox.relay.unit import RoutedEvent, Unit
+from cdc_outbox.relay.units import Outstanding, Unit
 
 EVENT: RoutedEvent = ("topic", b"value", b"key", -1, 1, [])
 SHAPES = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=12)

@@ -4,7 +4,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -18,9 +17,7 @@ from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
 from tests.support.specs import MINIMAL
-from tests.support.timings import QUICK_TIMINGS
-
-TIMINGS = replace(QUICK_TIMINGS, probe_seconds=0.5)
+from tests.support.timings import SILENT_TIMINGS
 
 
 @pytest.fixture
@@ -60,7 +57,7 @@ def connect() -> Iterator[str]:
 
 def ended_in_time(*arguments: str) -> CompletedProcess[str]:
     began = time.monotonic()
-    done = run_command(*arguments, timings=TIMINGS)
+    done = run_command(*arguments, timings=SILENT_TIMINGS)
     assert time.monotonic() - began < 10
     assert "hunter2" not in done.stderr
     return done
@@ -144,7 +141,7 @@ def test_a_patience_that_is_given_counts_though_it_is_the_default() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = f"http://127.0.0.1:{listener.getsockname()[1]}"
     for given, left in ((None, 0), (30.0, 30.0)):
-        cluster = probe.probe(cluster=Cluster(urls=(nobody,), patience_seconds=given, timings=TIMINGS)).cluster
+        cluster = probe.probe(cluster=Cluster(urls=(nobody,), patience_seconds=given, timings=SILENT_TIMINGS)).cluster
         assert cluster is not None
         assert cluster.patience == left
 

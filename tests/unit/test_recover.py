@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,11 +15,12 @@ import pytest
 from cdc_outbox.cli import recover
 from cdc_outbox.connect.positions import Positions
 from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.heartbeats import Chain, Heartbeat, Stored
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.databases.table import TableName
 from cdc_outbox.debezium.render import render
 from cdc_outbox.debezium.slot_plan import StoredOffset
-from cdc_outbox.operations.heartbeats import Chain, Heartbeat, Stored
 from cdc_outbox.operations.recovery import Beating, History
 from cdc_outbox.spec import parse_spec
 from tests.support import database_facts
@@ -52,6 +53,8 @@ class Recovery:
         table: Those in the database.
         stored: The offset that Connect stored.
         asked: What Connect was told to do.
+        reaches_connect: Whether the command knows its URL.
+        publisher: What the outbox names.
     """
 
     monkeypatch: pytest.MonkeyPatch
@@ -63,6 +66,8 @@ class Recovery:
     state: str = "RUNNING"
     config: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    reaches_connect: bool = True
+    publisher: PublisherKind | None = None
 
     def run(self, *arguments: str, connector: str | Path = "orders") -> CompletedProcess[str]:
         """Run the command."""
@@ -75,8 +80,12 @@ class Recovery:
         self.monkeypatch.setattr(recover, "history_of", lambda *_: history)
         positions = Positions(config=self.config, slot=self.slot, stored=offset, log_end=Lsn(95_000), database="orders")
         self.monkeypatch.setattr(recover, "find_positions", lambda *_: positions)
+        self.monkeypatch.setattr(recover, "connected", lambda *_: nullcontext((None, None)))
+        named = SimpleNamespace(find=lambda: self.publisher and SimpleNamespace(kind=self.publisher))
+        self.monkeypatch.setattr(recover, "publishers_of", lambda *_: [named])
         with answering(self._answer) as (url, _):
-            env = {"CDC_OUTBOX_CONNECT_URL": url, "CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
+            env = {"CDC_OUTBOX_DSN": "x", "CDC_OUTBOX_BOOTSTRAP_SERVERS": "x"}
+            env |= {"CDC_OUTBOX_CONNECT_URL": url} if self.reaches_connect else {}
             return run_command("recover", connector, "--stable-for=0s", *arguments, env=env)
 
     @contextmanager
@@ -174,6 +183,45 @@ def test_a_slot_that_holds_everything_is_where_the_connector_goes_on(recovery: R
     assert [finding["code"] for finding in document["findings"]] == ["OP401"]
     steps = ("PUT {}/stop", "DELETE {}/offsets", "PUT {}/resume")
     assert recovery.asked == [step.format("/connectors/orders") for step in steps]
+
+
+@pytest.mark.parametrize("reaches_connect", [True, False])
+def test_of_a_pipeline_without_a_connector_the_heartbeats_are_compared_and_nothing_is_done(
+    recovery: Recovery, tmp_path: Path, *, reaches_connect: bool
+) -> None:
+    spec = tmp_path / "relayed.yaml"
+    spec.write_text(MINIMAL.replace("name: orders", "name: relayed"))
+    recovery.reaches_connect, recovery.publisher = reaches_connect, PublisherKind.WAL_RELAY
+    recovery.topic = recovery.table = beats(5)
+    recovery.now = recovery.table[-1].at
+    done = recovery.run(connector=spec)
+    assert (done.returncode, "the heartbeats have no gap" in done.stderr) == (0, True), done.stderr
+    restore(recovery)
+    done = recovery.run(connector=spec)
+    assert (done.returncode, "OP401" in done.stdout, "recover --accept" in done.stderr) == (1, True, True)
+    assert "a relay continues at its slot" in done.stderr
+    assert recovery.asked == []
+
+
+@pytest.mark.parametrize("publisher", [None, PublisherKind.DEBEZIUM])
+@pytest.mark.parametrize("reaches_connect", [True, False])
+def test_heartbeats_alone_tell_nothing_of_a_pipeline_that_no_relay_publishes(
+    recovery: Recovery, tmp_path: Path, *, publisher: PublisherKind | None, reaches_connect: bool
+) -> None:
+    """Connect's offset may be ahead of the slot, which only Connect knows."""
+    spec = tmp_path / "relayed.yaml"
+    spec.write_text(MINIMAL.replace("name: orders", "name: relayed"))
+    recovery.reaches_connect, recovery.publisher = reaches_connect, publisher
+    recovery.topic = recovery.table = beats(5)
+    recovery.now = recovery.table[-1].at
+    done = recovery.run(connector=spec)
+    assert (done.returncode, "no relay publishes relayed" in done.stderr) == (2, True), done.stderr
+
+
+def test_without_connect_a_name_says_too_little(recovery: Recovery) -> None:
+    recovery.reaches_connect = False
+    done = recovery.run()
+    assert (done.returncode, "recover NAME needs --connect-url" in done.stderr) == (2, True)
 
 
 def test_a_spec_that_names_another_outbox_is_no_loss_and_is_told(recovery: Recovery, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.relay.wal_source import QUIET_SECONDS, StreamFacts, WalSource
 from cdc_outbox.telemetry import Metrics, RelayState
 from cdc_outbox.testing import MemoryMetrics
-from tests.support.relay_parts import Failures, ImmediateExecutor, MemoryServer, MemoryTopic, NamedRoutes
+from tests.support.relay_parts import Failures, ImmediateExecutor, MemoryServer, MemorySink, MemoryTopic, NamedRoutes
 
 
 class Clock:
@@ -33,13 +33,16 @@ class Clock:
         return self.now
 
 
-def make(server: MemoryServer, topic: MemoryTopic, metrics: Metrics | None = None) -> tuple[Relay, Clock]:
+def make(
+    server: MemoryServer, topic: MemoryTopic, metrics: Metrics | None = None, heartbeat_topic: str | None = None
+) -> tuple[Relay, Clock]:
     clock = Clock()
     source = WalSource(
         server, NamedRoutes(), slot="slot", publication="pub", clock=clock, make_executor=ImmediateExecutor
     )
     retries = Backoff(first_seconds=0, longest_seconds=0)
-    return Relay(source, topic.open, metrics=metrics, retries=retries, clock=clock), clock
+    relay = Relay(source, topic.open, metrics=metrics, heartbeat_topic=heartbeat_topic, retries=retries, clock=clock)
+    return relay, clock
 
 
 def first_occurrences(values: list[bytes | None]) -> list[bytes | None]:
@@ -72,6 +75,30 @@ def test_whatever_fails_everything_is_delivered_in_order_and_confirmed(sizes: li
     relay.run()
     assert first_occurrences(topic.values) == expected
     assert server.confirmed == 100 * len(sizes)
+
+
+def test_a_message_waits_for_nothing_while_each_read_brings_the_next_one() -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    topic.room = 1_000
+    server.keepalives = False
+    relay, _ = make(server, topic)
+    waits: list[float] = []
+
+    def poll(sink: MemorySink, seconds: float) -> None:
+        waits.append(seconds)
+        if len(server.log) < 10:
+            server.write(b"next")
+        elif len(topic.values) == 10:
+            relay.stop()
+        deliver(sink, seconds)
+
+    deliver = MemorySink.poll
+    server.write(b"first")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MemorySink, "poll", poll)
+        relay.run()
+    assert len(topic.values) == 10
+    assert min(waits[:10]) > 0, "a sink that is not waited for keeps a batch open"
 
 
 def test_a_stop_delivers_and_confirms_what_was_read() -> None:
@@ -160,6 +187,21 @@ def test_the_progress_tells_what_was_delivered_and_the_metrics_tell_the_same() -
     assert metrics.total("cdc_outbox_relay_events_total", relay="relay") == 3
     assert metrics.gauge("cdc_outbox_relay_reading", relay="relay") == 1
     assert metrics.refused == []
+
+
+def test_heartbeats_are_delivered_and_are_no_events() -> None:
+    server, topic, metrics = MemoryServer(), MemoryTopic(), MemoryMetrics()
+    server.write(b"1", b"2")
+    relay, clock = make(server, topic, metrics=metrics, heartbeat_topic="topic")
+
+    def watch() -> None:
+        if server.confirmed == 100:
+            relay.stop()
+
+    clock.then = watch
+    relay.run()
+    assert topic.values == [b"1", b"2"]
+    assert relay.progress().events == metrics.total("cdc_outbox_relay_events_total") == 0
 
 
 def test_a_relay_whose_sink_fails_at_every_attempt_is_stuck_and_well_again_after_a_delivery() -> None:

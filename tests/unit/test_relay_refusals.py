@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.contract.outbox_options import OutboxMode
+from cdc_outbox.debezium.relay_refusals import find_relay_refusals
 from cdc_outbox.debezium.render import render
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
-from cdc_outbox.relay.refusals import find_relay_refusals
 from cdc_outbox.spec import Spec, load_spec
 from tests.support.specs import ORDERS
 

@@ -10,7 +10,7 @@ from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
 from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.errors import DecodeError
 from cdc_outbox.relay.transactions import MAX_BYTES, MAX_EVENTS, Transactions
-from cdc_outbox.relay.unit import Unit
+from cdc_outbox.relay.units import Unit
 from fuzz.pgoutput import explore
 from tests.support.pgoutput_messages import (
     OID,

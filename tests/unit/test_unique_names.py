@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 
-ALIKE = {"cli", "drivers", "dialects", "render", "lint", "sinks", "contrib"}
+ALIKE = {"cli", "drivers", "dialects", "render", "lint", "contrib"}
 """Packages whose modules are named by what they are about: a command, a database, a rule's subject, a framework."""
 
 

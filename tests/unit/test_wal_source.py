@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
+from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import keepalive_frame
 from cdc_outbox.databases.publishers import LogIdentity, PublisherKind
@@ -19,8 +21,9 @@ from cdc_outbox.relay.relay_errors import (
     SlotMovedError,
     SlotNotFoundError,
 )
-from cdc_outbox.relay.unit import Unit
-from cdc_outbox.relay.wal_source import IDLE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
+from cdc_outbox.relay.transactions import MAX_EVENTS
+from cdc_outbox.relay.units import Unit
+from cdc_outbox.relay.wal_source import IDLE_SECONDS, LATE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
 from tests.support.relay_parts import (
     LOG,
     HeldExecutor,
@@ -59,6 +62,15 @@ def read(source: WalSource) -> Unit[int]:
 def deliver(unit: Unit[int]) -> None:
     for _ in unit.events:
         unit.delivered()
+
+
+def test_a_read_that_ends_with_a_full_unit_leaves_more(server: MemoryServer, source: WalSource) -> None:
+    server.write(*[b"1"] * (MAX_EVENTS + 1))
+    source.open()
+    assert len(read(source).events) == MAX_EVENTS
+    assert source.has_more
+    assert len(read(source).events) == 1
+    assert not source.has_more
 
 
 def test_what_was_received_is_confirmed_once_it_is_delivered(server: MemoryServer, source: WalSource) -> None:
@@ -130,6 +142,9 @@ def test_the_last_status_update_comes_when_the_source_is_closed(server: MemorySe
     assert not server.is_read
 
 
+FOREIGN = Heartbeat(number=3, id="c3", previous="a2", at=datetime(2026, 11, 24, tzinfo=UTC))
+
+
 def with_slot(facts: StreamFacts, **options: object) -> StreamFacts:
     return replace(facts, slot=slot_at(1, **options))
 
@@ -144,6 +159,7 @@ CHANGES = [
     (lambda facts: replace(facts, publisher=None), NotThePublisherError),
     (lambda facts: replace(facts, publisher=publisher(kind=PublisherKind.DEBEZIUM)), NotThePublisherError),
     (lambda facts: replace(facts, slot=slot_at(101)), SlotMovedError),
+    (lambda facts: replace(facts, foreign=FOREIGN), NotThePublisherError),
 ]
 
 
@@ -205,19 +221,49 @@ def test_while_a_position_is_written_down_events_are_read_and_the_server_hears_o
     server.write(b"1")
     source.open()
     deliver(read(source))
-    assert source.settle(2) is True  # the position is not written down yet
+    assert source.settle(2) is False
     server.write(b"2")
     deliver(read(source))
     source.settle(2 + QUIET_SECONDS)
     assert (server.noted, server.told) == ([], [1])
     executor.run()
-    assert source.settle(3 + QUIET_SECONDS) is True  # the next one is due
+    assert source.settle(3 + QUIET_SECONDS) is False  # the next one is due
     assert (server.noted, server.told) == ([100], [1, 100])
     executor.run()
-    assert source.settle(3 + QUIET_SECONDS) is True  # a look is due
+    assert source.settle(3 + QUIET_SECONDS) is False  # a look is due
     executor.run()
     assert source.settle(3 + QUIET_SECONDS) is False
     assert (server.noted, server.told) == ([100, 200], [1, 100, 200])
+
+
+def test_nothing_more_is_read_while_a_position_waits_to_be_written_down(server: MemoryServer) -> None:
+    executor = HeldExecutor()
+    source = source_of(server, lambda: executor)
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    source.settle(2)
+    source.settle(2 + LATE_SECONDS)
+    server.write(b"2")
+    assert source.read(0) is None
+    executor.run()
+    source.settle(2 + LATE_SECONDS)
+    assert [event[1] for event in read(source).events] == [b"2"]
+
+
+def test_frames_are_not_waited_for_while_the_second_threads_result_is_due(server: MemoryServer) -> None:
+    executor = HeldExecutor()
+    source = source_of(server, lambda: executor)
+    server.write(b"1")
+    source.open()
+    deliver(read(source))
+    source.settle(2)
+    assert source.read(30) is None
+    executor.run()
+    source.settle(2)
+    assert source.read(30) is None
+    assert source.read(0) is None
+    assert server.waits[-2:] == [0.01, 30]
 
 
 def test_the_log_of_others_is_confirmed_once_a_minute(server: MemoryServer, source: WalSource) -> None:
@@ -251,6 +297,19 @@ def test_a_relay_takes_the_next_epoch_once_it_reads_the_slot(server: MemoryServe
     server.is_read = False
     source.open()
     assert server.facts.publisher == publisher(epoch=2)
+
+
+def test_a_copy_of_the_server_that_publishes_is_neither_claimed_nor_confirmed(
+    server: MemoryServer, source: WalSource
+) -> None:
+    server.write(b"1")
+    looks = iter([server.facts, replace(server.facts, foreign=FOREIGN)])
+    server.look = lambda: next(looks)  # type: ignore[method-assign]
+    with pytest.raises(NotThePublisherError, match="heartbeat 3 of 2026-11-24 00:00:00"):
+        source.open()
+    source.close()
+    assert server.facts.publisher == publisher()
+    assert server.told == []
 
 
 def test_units_of_an_old_epoch_are_not_confirmed(server: MemoryServer, source: WalSource) -> None:

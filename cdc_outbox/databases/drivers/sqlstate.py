@@ -30,7 +30,9 @@ _KINDS: tuple[tuple[str, type[DatabaseError]], ...] = (
 )
 
 CLOSED, UNIQUE_VIOLATION, FAILED_TRANSACTION, CANCELED = "08003", "23505", "25P02", "57014"
-"""https://www.postgresql.org/docs/current/errcodes-appendix.html; 25P02: a statement came after one that failed."""
+UNDEFINED_OBJECT, OBJECT_IN_USE, NOT_READY = "42704", "55006", "55000"
+"""https://www.postgresql.org/docs/current/errcodes-appendix.html; 25P02: a statement came after one that failed;
+42704: a slot does not exist, or its decoding looks for the publication at a time when it did not exist."""
 
 NO_DATABASE = "Create the database, or correct its name in the DSN."
 _HINTS = {

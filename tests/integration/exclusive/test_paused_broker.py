@@ -1,18 +1,27 @@
 """What happens while the broker does not answer."""
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from benchmarks import relay_transaction
 from benchmarks.relay import MAX_MEGABYTES
 from cdc_outbox import Event, Outbox
+from cdc_outbox.kafka.tail import PartitionTail
 from cdc_outbox.monitoring.health import health_of
+from cdc_outbox.relay.kafka_sink import KafkaSink
+from cdc_outbox.relay.relay_errors import DeliveryError
+from cdc_outbox.relay.units import Unit
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import Broker
 from tests.support.events import make_event
 from tests.support.pipeline import Pipeline
+from tests.support.relay_parts import Reported
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import QUICK, Service, effects_of
 
@@ -99,3 +108,71 @@ def test_a_relay_holds_little_of_a_transaction_that_the_broker_does_not_take(out
     outcome = relay_transaction.measure(outbox_stack, relay_transaction.Plan(events=50_000, paused_seconds=5))
     assert outcome.is_kept
     assert outcome.peak_megabytes < MAX_MEGABYTES, outcome
+
+
+@contextmanager
+def sink_of_paused_broker(broker: Broker, sent: Unit[int], topic: str) -> Iterator[KafkaSink]:
+    """Send a unit to a broker that was paused after its first acknowledgement, so that batches are in flight."""
+    broker.create_topic(topic)
+    first = unit_of(topic, 1)
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    sink = KafkaSink(kafka, topics=[topic], logger=logging.getLogger("silent"))
+
+    def first_arrived() -> bool:
+        sink.poll(0.05)
+        return first.undelivered == 0
+
+    try:
+        assert sink.send(first, 0) == 1
+        eventually(first_arrived, "the connection to the broker")
+        broker.pause()
+        try:
+            assert sink.send(sent, 0) == len(sent.events)
+            sink.poll(0.5)  # sends the batches, which are not answered
+            yield sink
+        finally:
+            broker.resume()
+    finally:
+        sink.close(0)
+
+
+def unit_of(topic: str, size: int) -> Reported:
+    now = int(time.time() * 1000)
+    return Reported([(topic, b"%01000d" % number, b"k", -1, now, []) for number in range(size)])
+
+
+def test_a_producer_that_fails_while_it_is_waited_for_is_a_delivery_error(outbox_stack: Stack) -> None:
+    topic = f"sink.{uuid4().hex}"
+    unit = unit_of(topic, 3000)
+    with sink_of_paused_broker(outbox_stack.broker, unit, topic) as sink:
+        sink._producer.purge(in_flight=True, in_queue=True)
+        with pytest.raises(DeliveryError):
+            eventually(lambda: sink.poll(0.05), "the error")
+        assert sink.send(unit, 0) == 0
+
+
+def test_messages_that_are_under_way_are_given_up_and_reported_when_a_sink_is_closed(outbox_stack: Stack) -> None:
+    topic = f"sink.{uuid4().hex}"
+    unit = unit_of(topic, 3000)
+    with sink_of_paused_broker(outbox_stack.broker, unit, topic) as sink:
+        assert unit.reports == 0
+        sink.close(0)
+        assert unit.reports == 3000
+    assert isinstance(unit.failure, DeliveryError)
+
+
+def test_brokers_that_do_not_answer_have_nothing_new_in_a_topic_that_did_not_exist(outbox_stack: Stack) -> None:
+    broker, topic = outbox_stack.broker, f"tail.{uuid4().hex}"
+    kafka = {"bootstrap.servers": broker.bootstrap_servers}
+    with closing(PartitionTail(topic, kafka, most=5, group="tail", logger=logging.getLogger("silent"))) as tail:
+        assert list(tail.read()) == []
+        broker.pause()
+        try:
+            assert list(tail.read()) == []
+        finally:
+            broker.resume()
+        broker.create_topic(topic)
+        producer = Producer(kafka)
+        producer.produce(topic, b"first")
+        assert producer.flush(30) == 0
+        eventually(lambda: [message.value for message in tail.read()] == [b"first"], "the message")

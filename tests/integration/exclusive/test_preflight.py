@@ -139,6 +139,24 @@ def test_a_setting_that_the_whole_server_has_is_found(
     eventually(lambda: found(spec, dsn) == [], "the setting to be reset")
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_slot_is_created_so_that_standbys_keep_it_where_slots_wait_for_them(
+    fresh: Connection, dsn: str, spec: Path, *, waits: bool
+) -> None:
+    setting = "synchronized_standby_slots"
+    try:
+        if waits:
+            fresh.execute(f"alter system set {setting} = 'of_a_standby'")
+            fresh.execute("select pg_reload_conf()")
+            eventually(lambda: one(fresh, f"select current_setting('{setting}')"), "the setting")
+        done = run_here("relay", str(spec), "--create-slot", "--dsn", dsn)
+        assert done.returncode == 0, done.stderr
+        assert one(fresh, "select failover from pg_replication_slots where slot_name = %s", SLOT) is waits
+    finally:
+        fresh.execute(f"alter system reset {setting}")
+        fresh.execute("select pg_reload_conf()")
+
+
 def test_what_is_told_of_a_slot_that_waits_for_no_standby_makes_it_wait(
     fresh: Connection, dsn: str, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

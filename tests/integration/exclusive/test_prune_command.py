@@ -1,6 +1,10 @@
 """`cdc-outbox prune` from the shell: what it prints, and what it exits with."""
 
 import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -10,15 +14,34 @@ from cdc_outbox import Event
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner
+from tests.support.relay_command import is_read, relay, wait_until_read
 from tests.support.rig import eventually, one
 
 MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
 
 
+@contextmanager
+def writing(pipeline: Pipeline) -> Iterator[None]:
+    """Write an event twice a second: a relay without events confirms the log of others once a minute."""
+    ended = threading.Event()
+
+    def write() -> None:
+        while not ended.wait(0.5):
+            pipeline.write(1)
+
+    with ThreadPoolExecutor() as pool:
+        written = pool.submit(write)
+        try:
+            yield
+        finally:
+            ended.set()
+        written.result()
+
+
 @pytest.fixture
 def spec(pipeline: Pipeline, tmp_path: Path) -> Path:
     path = tmp_path / "spec.yaml"
-    path.write_text(Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: 300}\n"))
+    path.write_text(Pipeline.text(pipeline.name, "overrides: {heartbeat.interval.ms: 300, poll.interval.ms: 100}\n"))
     return path
 
 
@@ -147,3 +170,14 @@ def test_b13_cleanup_deletes_what_is_old_and_delivered_and_says_how_much(pipelin
     pipeline.write(1)
     pruner.execute("update outbox set created_at = created_at - interval '8 days'")
     assert (pruner.run(keep_seconds=WEEK).deleted, pruner.rows) == (0, 3)
+
+
+def test_what_a_relay_published_is_deleted(pipeline: Pipeline, spec: Path, env: dict[str, str]) -> None:
+    with relay(pipeline, spec):
+        wait_until_read(pipeline)
+        pipeline.write(5)
+        eventually(lambda: len(pipeline.messages()) == 5, "the events")
+        with writing(pipeline):
+            done = run_command("prune", str(spec), "--keep=0s", "--limit=5", env=env)
+        assert (done.returncode, done.stdout) == (0, "5 events deleted\n"), done.stderr
+        assert is_read(pipeline)

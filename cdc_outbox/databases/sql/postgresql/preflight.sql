@@ -112,5 +112,9 @@ reset statement_timeout;
 -- name: create_slot
 select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput');
 
+-- name: create_failover_slot
+-- Since PostgreSQL 17: standbys keep a copy.
+select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput', failover => true);
+
 -- name: drop_slot
 select pg_catalog.pg_drop_replication_slot(:slot);

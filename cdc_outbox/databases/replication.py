@@ -1,4 +1,4 @@
-"""A replication connection to PostgreSQL: the only module that knows ``psycopg.pq``.
+"""A replication connection to PostgreSQL: the only module that speaks the replication protocol.
 
 Once the stream has started, nothing blocks but :meth:`ReplicationConnection.wait`: ``get_copy_data(0)`` would hold the
 interpreter's lock while it waits, and signals, threads and delivery reports would stand still.
@@ -20,7 +20,6 @@ from cdc_outbox.databases.pgoutput import status_update
 from cdc_outbox.databases.publishers import LogIdentity
 from cdc_outbox.databases.quoting import literal, quote
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
-from cdc_outbox.relay.relay_errors import PublicationNotFoundError, RelayError, SlotInUseError, SlotNotFoundError
 
 PINNED: Mapping[str, str] = {
     "DateStyle": "ISO, MDY",
@@ -39,20 +38,11 @@ _NETWORK: Mapping[str, str] = {
     "tcp_user_timeout": "15000",
 }
 """Notices a vanished server in 15 s, unless the DSN says otherwise."""
-_SLOT_IN_USE, _NOT_FOUND, _NOT_READY = "55006", "42704", "55000"
 
 
-def require_fast_client() -> None:
-    """Refuse psycopg without a C library: its Python implementation takes hundreds of microseconds for a frame.
-
-    Raises:
-        RelayError: psycopg has neither its binary wheel nor a C build.
-    """
-    if pq.__impl__ == "python":
-        raise RelayError(
-            "psycopg runs without its C library here, which is too slow for a relay",
-            hint="Install it with `pip install 'psycopg[binary]'`, or 'psycopg[c]' to compile it.",
-        )
+def has_fast_client() -> bool:
+    """Return whether psycopg has a C library: its Python implementation takes hundreds of microseconds for a frame."""
+    return pq.__impl__ != "python"
 
 
 class ReplicationConnection:
@@ -67,8 +57,8 @@ class ReplicationConnection:
 
     Raises:
         ConfigError: The DSN cannot be read.
-        DatabaseError: The server cannot be reached, or refuses the role.
-        RelayError: The session does not have the settings of :data:`PINNED`.
+        DatabaseError: The server cannot be reached, or refuses the role; or the session does not have the settings of
+            :data:`PINNED`.
     """
 
     def __init__(self, dsn: str, name: str) -> None:
@@ -76,7 +66,7 @@ class ReplicationConnection:
         self._pgconn = self._connection.pgconn
         self._selector = DefaultSelector()
         self._is_flushed = True
-        self._publication = self._skipped = ""
+        self._skipped = ""
         self._connection.add_notice_handler(self._note)
         self.branches: Mapping[int, Lsn] = {}
         try:
@@ -90,9 +80,9 @@ class ReplicationConnection:
         found = self._row(f"select {names}")
         for (name, value), given in zip((*PINNED.items(), ("client_encoding", "UTF8")), found, strict=True):
             if given != value:
-                raise RelayError(
+                raise DatabaseError(
                     f"the replication session has {name}={given}, not {value}",
-                    hint="Connect the relay to PostgreSQL itself: a pooler may drop the settings of a connection.",
+                    hint="Connect to PostgreSQL itself: a pooler may drop the settings of a connection.",
                 )
 
     def identify(self) -> LogIdentity:
@@ -104,46 +94,41 @@ class ReplicationConnection:
         return LogIdentity(system, int(timeline))
 
     def start(self, slot: str, publication: str) -> None:
-        """Begin to read where the slot was confirmed; the relay sends no position, which could skip events.
+        """Begin to read where the slot was confirmed; no position is sent, which could skip events.
 
         Raises:
-            SlotInUseError: Another connection reads the slot.
-            SlotNotFoundError: There is no such slot.
-            DatabaseError: The server refuses for another reason.
+            DatabaseError: The server refuses: ``OBJECT_IN_USE`` for a slot that is read, ``UNDEFINED_OBJECT`` for one
+                that does not exist.
         """
         options = f"proto_version '1', publication_names {literal(quote(publication))}"
-        try:
-            self._execute(f"START_REPLICATION SLOT {quote(slot)} LOGICAL 0/0 ({options})", pq.ExecStatus.COPY_BOTH)
-        except DatabaseError as error:
-            if error.sqlstate == _SLOT_IN_USE:
-                raise SlotInUseError(str(error), slot=slot) from error
-            if error.sqlstate == _NOT_FOUND:
-                raise SlotNotFoundError(str(error), slot=slot) from error
-            raise
-        self._publication = publication
+        self._execute(f"START_REPLICATION SLOT {quote(slot)} LOGICAL 0/0 ({options})", pq.ExecStatus.COPY_BOTH)
         self._pgconn.nonblocking = 1
         self._selector.register(self._pgconn.socket, EVENT_READ)
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Notice that PostgreSQL 18 leaves out rows of a publication that it does not find, with no more than this."""
-        if diagnostic.sqlstate == _NOT_READY:
+        if diagnostic.sqlstate == sqlstate.NOT_READY:
             self._skipped = diagnostic.message_primary or "the server skipped the publication"
 
     def receive(self) -> bytes | None:
         """Return the next frame that has arrived, ``None`` if none has.
 
         Raises:
-            PublicationNotFoundError: The publication did not exist when the next row was written.
             DatabaseUnavailableError: The connection broke.
-            DatabaseError: The server ended the stream with an error.
+            DatabaseError: The server ended the stream; ``UNDEFINED_OBJECT`` where the publication did not exist when
+                the next row was written.
         """
-        with translated():
+        try:
             size, data = self._pgconn.get_copy_data(1)
             if size == 0:
                 self._pgconn.consume_input()
                 size, data = self._pgconn.get_copy_data(1)
+        except psycopg.Error:
+            with translated():  # not around each frame: that costs as much as the frame
+                raise
         if self._skipped:
-            raise PublicationNotFoundError(self._skipped, publication=self._publication)
+            hint = "Create the publication: `cdc-outbox init SPEC`."
+            raise DatabaseError(self._skipped, sqlstate=sqlstate.UNDEFINED_OBJECT, hint=hint)  # as before PostgreSQL 18
         if size > 0:
             return bytes(data)
         if size < 0:
@@ -153,10 +138,7 @@ class ReplicationConnection:
     def _raise_end(self) -> None:
         while (result := self._pgconn.get_result()) is not None:
             if result.status == pq.ExecStatus.FATAL_ERROR:
-                error = _error_of(result)
-                if error.sqlstate == _NOT_FOUND:  # before PostgreSQL 18, which notes it
-                    raise PublicationNotFoundError(str(error), publication=self._publication) from error
-                raise error
+                raise _error_of(result)
             if result.status == pq.ExecStatus.COPY_IN:  # the server ended its half of the stream, as in a shutdown
                 break
         raise DatabaseUnavailableError("the server ended the replication stream")

@@ -1,10 +1,10 @@
 """The chain of heartbeats, which shows the history of the database that wrote them. Pure.
 
-A connector writes a heartbeat through its outbox at its start and once a minute: a number, an id, and the id of the
-heartbeat before it. They take the events' own way into a topic of one partition that is kept for ever. Slot, system
-identifier, timeline and every table go back together with a server that is restored; the topic does not, and there its
-heartbeats do not continue what is known. An acceptance is a record of the same topic: that an operator
-saw what was found.
+A connector or a relay writes a heartbeat through its outbox at its start and once a minute: a number, an id, and the
+id of the heartbeat before it. They take the events' own way into a topic of one partition that is kept for ever. Slot,
+system identifier, timeline and every table go back together with a server that is restored; the topic does not, and
+there its heartbeats do not continue what is known. An acceptance is a record of the same topic: an operator saw the
+findings.
 
 The chain says nothing of events that were lost while the connector was down and no heartbeat was written: a slot that
 was recreated or moved is found by comparing it with the offset that Connect stored.
@@ -119,6 +119,13 @@ class Stored:
 
 def read_record(message: Message) -> Heartbeat | Acceptance | None:
     """Parse a record of the topic, in any format of an outbox; return ``None`` for other records."""
+    try:
+        return _record(message)
+    except (TypeError, ValueError, RecursionError):  # who may write to the topic may write anything
+        return None
+
+
+def _record(message: Message) -> Heartbeat | Acceptance | None:
     content = _content(message.value)
     if content is None:
         return None
@@ -167,6 +174,9 @@ class Chain:
 
     starts_at: int = 0
     head: Heartbeat | None = None
+    newest: Heartbeat | None = field(default=None, init=False)
+    """The last one of the database that publishes: of several copies the one that wrote first after the copy. After an
+    acceptance, the one that writes next."""
     acceptances: list[Acceptance] = field(default_factory=list)
     _breaks: list[Break] = field(default_factory=list)
     _known: dict[str, Heartbeat] = field(default_factory=dict)
@@ -179,9 +189,12 @@ class Chain:
         """Add the next record."""
         if isinstance(record, Acceptance):
             self.acceptances.append(record)
+            self.newest = None
             return
         if record.id in self._known:  # published at least once
             return
+        if self._goes_on(record):
+            self.newest = record
         found = self._judge(record, self.head)
         if found is not None and found.kind is HeartbeatKind.TWO:
             self._turn = found  # they alternate each minute: the last one represents all
@@ -220,6 +233,13 @@ class Chain:
     def _joint(self, stored: Stored) -> Heartbeat | None:
         """Return the last heartbeat that topic and database have in common."""
         return next((each for each in reversed(stored.heartbeats) if each.id in self._known), None)
+
+    def _goes_on(self, new: Heartbeat) -> bool:
+        """Return whether a heartbeat follows the newest one, also where some in between did not arrive."""
+        last = self.newest
+        if last is None or new.previous == last.id:
+            return True
+        return new.number > last.number and new.previous not in self._known
 
     def _judge(self, new: Heartbeat, head: Heartbeat | None) -> Break | None:
         if head is None:

@@ -1,12 +1,11 @@
-"""What a source reads and a sink delivers: some messages that are confirmed together."""
+"""What a source reads and a sink delivers: some messages that are confirmed together, in their order. Pure."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from cdc_outbox.debezium.event_router.compiled import RoutedEvent
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.relay.relay_errors import DeliveryError
-
-__all__ = ["PositionT", "RoutedEvent", "Unit", "as_reported"]
 
 PositionT = TypeVar("PositionT")
 
@@ -54,3 +53,44 @@ class Unit(Generic[PositionT]):
             self.undelivered -= 1
         elif self.failure is None:
             self.failure = self.translate(error, record)
+
+
+class Outstanding(Generic[PositionT]):
+    """Units in the order in which they were read; each leaves when it and all before it are delivered.
+
+    A keepalive is a unit without events, so it cannot be confirmed while a transaction before it is under way.
+    One object serves one opening of a source: after that, reports of its units change nothing that is read later.
+
+    Attributes:
+        confirmable: The last position before which everything was delivered; ``None`` before the first.
+    """
+
+    def __init__(self) -> None:
+        self._units: deque[Unit[PositionT]] = deque()
+        self.confirmable: PositionT | None = None
+
+    def __len__(self) -> int:
+        """Return the number of units that are not delivered, or wait for one that is not."""
+        return len(self._units)
+
+    def push(self, unit: Unit[PositionT]) -> None:
+        """Add the unit that was read last."""
+        self._units.append(unit)
+
+    def settle(self) -> PositionT | None:
+        """Drop what is delivered, and return the last position that may be confirmed; ``None`` before the first.
+
+        Raises:
+            Exception: What the first unit that is not delivered failed with.
+        """
+        units = self._units
+        while units:
+            first = units[0]
+            if first.failure is not None:
+                raise first.failure
+            if first.undelivered:
+                break
+            if first.position is not None:
+                self.confirmable = first.position
+            units.popleft()
+        return self.confirmable
