@@ -35,7 +35,7 @@ def event(topic: str, value: bytes | None, key: bytes | None = b"k") -> RoutedEv
 
 
 def send_all(sink: Sink, unit: Unit[Any]) -> None:
-    """Send a unit as the relay's loop does it."""
+    """Send a unit as the relay's loop does it, until all of it is taken or one of its messages failed."""
     send_rest(sink, unit, 0)
 
 
@@ -45,10 +45,16 @@ def send_rest(sink: Sink, unit: Unit[Any], sent: int) -> None:
         nonlocal sent
         while unit.failure is None and (taken := sink.send(unit, sent)):
             sent += taken
-        sink.poll(0.05)
+        poll(sink)
         return sent == len(unit.events) or unit.failure is not None
 
     eventually(step, "every message is taken", seconds=30)
+
+
+def poll(sink: Sink) -> None:
+    """Let reports come; brokers refuse a message at any time, and its report has the cause."""
+    with suppress(DeliveryError):
+        sink.poll(0.05)
 
 
 def wait_for_reports(sink: Sink, unit: Unit[Any]) -> None:
@@ -61,8 +67,7 @@ def wait_for_reports(sink: Sink, unit: Unit[Any]) -> None:
 
 def wait_for_failure(sink: Sink, unit: Unit[Any]) -> None:
     def failed() -> bool:
-        with suppress(DeliveryError):
-            sink.poll(0.05)
+        poll(sink)
         return unit.failure is not None
 
     eventually(failed, "the failure", seconds=30)
@@ -207,8 +212,7 @@ def test_nothing_arrives_behind_a_message_that_is_too_large(outbox_stack: Stack,
     values = [b"0", b"1", large, *(b"%d" % number for number in range(3, 200))]
     unit = Reported([event(topic, value) for value in values])
     with kafka_sink(outbox_stack, *topics) as sink:
-        with suppress(DeliveryError):  # the brokers may refuse it before the last one is sent
-            send_all(sink, unit)
+        send_all(sink, unit)
         wait_for_failure(sink, unit)
         assert sink.send(unit, 0) == 0
         sink.close(5)
@@ -233,13 +237,11 @@ def test_a_message_that_was_refused_comes_before_those_behind_it_once_the_topic_
         return [message.value for message in outbox_stack.broker.messages(topic)]
 
     def was_refused(sink: KafkaSink, unit: Unit[Any]) -> bool:
-        with suppress(DeliveryError):
-            sink.poll(0.05)
+        poll(sink)
         return unit.failure is not None or len(written()) > 2
 
     def was_reported(sink: KafkaSink, unit: Unit[Any]) -> bool:
-        with suppress(DeliveryError):
-            sink.poll(0.05)
+        poll(sink)
         return unit.failure is not None or not unit.undelivered
 
     def is_delivered() -> bool:
