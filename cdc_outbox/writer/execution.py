@@ -58,13 +58,14 @@ async def execute(
 
 
 def execute_now(
-    driver: Driver,
     connection: AnyConnection,
+    driver: Driver,
     plan: StepPlan,
     parameters: Mapping[str, Any],
     ids: Sequence[tuple[Event, str]],
 ) -> list[Row]:
-    """Execute the steps as :func:`execute` does, through a synchronous driver."""
+    """Look as :func:`refuse_outside_transaction` does, and execute as :func:`execute` does, by a synchronous driver."""
+    _refuse_outside_transaction_now(driver, connection)
     rows: list[Row] = []
     steps, block, _ = plan
     step, fetch = steps[0], often(driver)
@@ -99,8 +100,7 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
         raise _outside_transaction(driver)
 
 
-def refuse_outside_transaction_now(driver: Driver, connection: AnyConnection) -> None:
-    """Raise as :func:`refuse_outside_transaction` does."""
+def _refuse_outside_transaction_now(driver: Driver, connection: AnyConnection) -> None:
     try:
         joins = driver.joins_transaction(connection)
     except Exception as error:

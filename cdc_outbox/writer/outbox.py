@@ -1,6 +1,6 @@
 """Add events inside the caller's own transaction."""
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ from cdc_outbox.databases.drivers import (
     Driver,
     find_async_driver,
     find_driver,
+    serves,
     serves_type,
 )
 from cdc_outbox.databases.drivers.immediate import Immediate, finish
@@ -23,12 +24,7 @@ from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.telemetry import running_provider
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
-from cdc_outbox.writer.execution import (
-    execute,
-    execute_now,
-    refuse_outside_transaction,
-    refuse_outside_transaction_now,
-)
+from cdc_outbox.writer.execution import execute, execute_now, refuse_outside_transaction
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 from cdc_outbox.writer.plain_insertion import Plain, compile_parameters, is_plain
 from cdc_outbox.writer.reaction import Reaction, find_reaction, is_reacting, reacting, unwritten
@@ -58,13 +54,17 @@ class _Way(NamedTuple):
 
     Args:
         direct: The synchronous driver behind it; ``None`` where there is none.
+        run: What runs that one's calls, where an asynchronous connection takes several at the price of one.
+        serves_type: Whether it fits every connection of the type that it was made for.
         plain: ``None`` for a table that is not plain, or with schemas.
     """
 
     driver: AsyncDriver
     direct: Driver | None
+    run: Callable[..., Awaitable[Any]] | None
     statements: OutboxStatements
     plain: Plain | None
+    serves_type: bool
 
 
 class _Outbox:
@@ -92,12 +92,14 @@ class _Outbox:
         raise NotImplementedError
 
     def _way(self, connection: AnyConnection) -> _Way:
-        """Return the way that fits a connection; those that fit all of a type are found by it from then on."""
-        driver = self._find(connection)
-        direct = driver.direct if isinstance(driver, Immediate) else None
-        way = _Way(driver, direct, *self._statements_for(driver))
-        if serves_type(driver):
-            self._ways[type(connection)] = way
+        """Return the way that fits a connection; that of a type's last one is kept, and fits many others."""
+        way = self._ways.get(type(connection))
+        if way is None or not (way.serves_type or serves(way.driver, connection)):
+            driver = self._find(connection)
+            direct, run = getattr(driver, "direct", None), getattr(driver, "run", None)
+            way = _Way(driver, direct, run, *self._statements_for(driver), serves_type(driver))
+            if serves(driver, connection):
+                self._ways[type(connection)] = way
         return way
 
     def _statements_for(self, driver: AsyncDriver) -> tuple[OutboxStatements, Plain | None]:
@@ -127,7 +129,7 @@ class _Outbox:
         reaction = find_reaction(self, connection)
         if reaction is None:
             return None
-        driver, _, statements, _ = self._way(connection)
+        driver, _, _, statements, *_ = self._way(connection)
         headers = self.table.headers.values()
         given = [_checked(event) for event in events]
         drafts = {
@@ -150,18 +152,22 @@ class _Outbox:
         _checked(event)
         if self.policy is not publish_everything and not self.policy(event):
             return _declined(event)
-        return await self._add_by(self._ways.get(type(connection)) or self._way(connection), connection, event)
+        return await self._add_by(self._way(connection), connection, event)
 
     async def _add_by(self, way: _Way, connection: AnyConnection, event: Event) -> RecordedEvent:
-        driver, _, statements, plain = way
+        driver, direct, run, statements, plain, _ = way
         if plain is None or running_provider() is not None:
             plan, parameters, [drafted] = statements.add(self._draft(event, driver))
             event = drafted.event
         else:
             plan, parameters = plain(event)
         event_id = parameters["id"]
-        await refuse_outside_transaction(driver, connection)
-        rows = await execute(driver, connection, plan, parameters, ((event, event_id),))
+        ids = ((event, event_id),)
+        if run is not None:
+            rows = await run(connection, execute_now, direct, plan, parameters, ids)
+        else:
+            await refuse_outside_transaction(driver, connection)
+            rows = await execute(driver, connection, plan, parameters, ids)
         return statements.written_alone(event, event_id, rows)
 
     async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
@@ -180,7 +186,7 @@ class _Outbox:
             await refuse_outside_transaction(self._find(connection), connection)
 
     async def _write(self, connection: AnyConnection, drafts: Sequence[Draft]) -> list[RecordedEvent]:
-        driver, _, statements, _ = self._way(connection)
+        driver, _, _, statements, *_ = self._way(connection)
         insertions = statements.add_all(drafts)
         await refuse_outside_transaction(driver, connection)
         return [
@@ -234,15 +240,14 @@ class Outbox(_Outbox):
         if is_reacting() or running_provider() is not None or self.policy is not publish_everything:
             return finish(self._add(connection, event))
         _checked(event)
-        way = self._ways.get(type(connection)) or self._way(connection)
+        way = self._way(connection)
         driver, plain = way.direct, way.plain
         if driver is None or plain is None:
             return finish(self._add_by(way, connection, event))
         # Nearly every event is written here: without coroutines, and without objects in between.
         plan, parameters = plain(event)
         event_id = parameters["id"]
-        refuse_outside_transaction_now(driver, connection)
-        rows = execute_now(driver, connection, plan, parameters, ((event, event_id),))
+        rows = execute_now(connection, driver, plan, parameters, ((event, event_id),))
         return way.statements.written_alone(event, event_id, rows)
 
     def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:

@@ -5,6 +5,8 @@ import sys
 import unittest
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 from django.core.cache import cache
@@ -12,10 +14,11 @@ from django.db import connection, connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client as Browser
 from django.test import TestCase
+from django.test.utils import CaptureQueriesContext
 
 from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.databases.drivers import find_async_driver, find_driver
-from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, DuplicateEventError, OutboxError
 from cdc_outbox.testing import MariaDb, Stack
 from tests.contract.writer_contract import WriterContract
 from tests.contract.writer_errors_contract import WriterErrorsContract
@@ -165,6 +168,49 @@ def test_who_does_not_answer_is_our_error(postgresql: PostgresStore) -> None:
     alias = add_alias(postgresql, PORT=1)
     with pytest.raises(DatabaseUnavailableError):
         Outbox().add(connections[alias], ORDER)
+    remove_alias(alias)
+
+
+def test_a_kept_cursor_hides_nothing_from_who_looks_at_queries(postgresql: PostgresStore) -> None:
+    postgresql.reset()
+    alias = add_alias(postgresql)
+    place, outbox = connections[alias], Outbox()
+    with transaction.atomic(using=alias):
+        outbox.add(place, ORDER)
+        with CaptureQueriesContext(place) as captured:
+            outbox.add(place, ORDER)
+        assert ["insert" in each["sql"] for each in captured.captured_queries] == [True]
+        outbox.add(place, ORDER)
+        with mock.patch.object(place, "cursor", wraps=place.cursor) as cursor:  # as a toolbar does
+            outbox.add(place, ORDER)
+        assert cursor.call_count == 1
+        wrapper = mock.Mock(side_effect=lambda execute, *statement: execute(*statement))
+        with place.execute_wrapper(wrapper):
+            outbox.add(place, ORDER)
+        assert wrapper.call_count == 1
+    assert postgresql.numbers() == [("42", number) for number in range(1, 6)]
+    remove_alias(alias)
+
+
+def test_a_kept_cursor_ends_with_its_connection_and_its_encoding(postgresql: PostgresStore) -> None:
+    postgresql.reset()
+    alias = add_alias(postgresql)
+    place, outbox, written = connections[alias], Outbox(), None
+    for letter, encoding in (("é", "utf8"), ("ü", "latin1"), ("ö", "utf8")):
+        with transaction.atomic(using=alias), place.cursor() as cursor:
+            cursor.execute(f"set client_encoding to {encoding}")
+            written = outbox.add(place, replace(ORDER, aggregate_id=letter))
+            cursor.execute("select ascii(aggregateid) from outbox where id = %s", [written.id])
+            assert cursor.fetchone() == (ord(letter),)
+    place.close()
+    with transaction.atomic(using=alias):
+        outbox.add(place, ORDER)
+        # A statement that fails takes the cursor along; the next one gets another.
+        assert written is not None
+        with pytest.raises(DuplicateEventError), transaction.atomic(using=alias):
+            outbox.add(place, replace(ORDER, id=written.id))
+        outbox.add(place, ORDER)
+    assert ("42", 2) in postgresql.numbers()
     remove_alias(alias)
 
 

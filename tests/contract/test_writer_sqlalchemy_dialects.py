@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy
+from sqlalchemy import Engine
 
-from cdc_outbox import NotInTransactionError
+from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract, WriterContract
 from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
-from tests.support.writer_clients import Client, Store
+from tests.support.writer_clients import ORDER, Client, Store
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +74,18 @@ class TestSessionOnSqlite3(OnSqlite, WriterErrorsContract, WriterContract):
     pass
 
 
+class UnknownDriverClient(SessionClient):
+    """Its engine is of a driver whose style of parameters is not known here."""
+
+    def make(self, engine: Engine) -> Any:
+        engine.dialect.driver = "unknown"
+        return super().make(engine)
+
+
+class TestSessionOnAnUnknownDriver(OnSqlite, WriterErrorsContract, WriterContract):
+    client_class = UnknownDriverClient
+
+
 class TestAsyncSessionOnAiosqlite(OnSqlite, WriterErrorsContract, WriterContract):
     client_class = AsyncSessionClient
     driver = "sqlite+aiosqlite"
@@ -84,3 +97,15 @@ class TestAsyncSessionOnAiosqlite(OnSqlite, WriterErrorsContract, WriterContract
             with pytest.raises(NotInTransactionError):
                 client.add()
             client.rollback()
+
+
+def test_one_outbox_writes_to_two_databases_by_turns(maria: MariaDbStore, sqlite: SqliteStore) -> None:
+    for store in (maria, sqlite):
+        store.reset()
+    with closing(OnMariaDb().open(maria)) as there, closing(OnSqlite().open(sqlite)) as here:
+        outbox = Outbox()
+        for place in (there.place, here.place) * 2:
+            outbox.add(place, ORDER)
+        there.commit()
+        here.commit()
+    assert maria.numbers() == sqlite.numbers() == [("42", 1), ("42", 2)]

@@ -24,6 +24,7 @@ from cdc_outbox.databases import drivers
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import asyncpg, find_async_driver, find_driver, sqlstate
 from cdc_outbox.databases.drivers.transactions import session_settings
+from cdc_outbox.databases.sql import NUMBERED, numbered
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseAccessError,
@@ -251,10 +252,10 @@ def test_a_bound_is_rounded_up_because_none_is_no_bound() -> None:
 
 
 def test_a_name_has_one_number_however_often_it_stands_there() -> None:
-    style = asyncpg.Asyncpg.style
+    style = NUMBERED
     sql = f"select {style.parameter('b')}, {style.parameter('a')}, '$1 %s :b', {style.parameter('b')}"
-    assert asyncpg._number(sql) == ("select $1, $2, '$1 %s :b', $1", ("b", "a"))
-    assert asyncpg._number("select 1") == ("select 1", ())
+    assert numbered(sql) == ("select $1, $2, '$1 %s :b', $1", ("b", "a"))
+    assert numbered("select 1") == ("select 1", ())
 
 
 def test_what_asyncpg_lets_pass_of_a_broken_socket_is_our_error() -> None:

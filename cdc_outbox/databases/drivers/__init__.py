@@ -65,8 +65,8 @@ class Driver(Protocol):
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
     otherwise; :func:`translated_for_caller` turns the rest into this package's.
 
-    A driver may have three members more, which make a writer faster: :func:`serves_type`, :func:`runs_blocks` and
-    :func:`often`.
+    A driver may have four members more, which make a writer faster: :func:`serves_type`, :func:`serves`,
+    :func:`runs_blocks` and :func:`often`.
     """
 
     dialect: Dialect
@@ -130,7 +130,11 @@ class TransactionDriver(Driver, Protocol):
 
 
 class AsyncDriver(Protocol):
-    """What a writer asks of an asynchronous driver; the twin of :class:`Driver`."""
+    """What a writer asks of an asynchronous driver; the twin of :class:`Driver`.
+
+    Where it is made of a synchronous one, it may have that as ``direct``, and a method ``run`` that calls a function
+    with a connection for that one, and with further arguments: several calls at the price of one.
+    """
 
     dialect: Dialect
     style: ParameterStyle
@@ -189,6 +193,12 @@ def find_async_driver(connection: object) -> AsyncDriver:
 def serves_type(driver: Driver | AsyncDriver) -> bool:
     """Return whether a driver that opens no transactions serves every connection of the type that it was found by."""
     return getattr(driver, "serves_type", False)
+
+
+def serves(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool:
+    """Return whether a driver that opens no transactions serves this other connection of the type."""
+    ask: Callable[[AnyConnection], bool] | None = getattr(driver, "serves", None)
+    return serves_type(driver) if ask is None else ask(connection)
 
 
 def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool:

@@ -7,7 +7,6 @@ counts as lost.
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import lru_cache
 from typing import TypeAlias
 
 from asyncpg import (
@@ -33,15 +32,13 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, already_open, refuse_commit, session_settings
-from cdc_outbox.databases.sql import ParameterStyle, load
+from cdc_outbox.databases.sql import NUMBERED, load, numbered
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionEndedError
 
 Connectable: TypeAlias = "Connection[Record] | PoolConnectionProxy[Record]"  # generic in the stubs only
 
 _CONSUMES_ERROR = "another operation (2) is in progress"
 """PROTOCOL_ERROR_CONSUME of asyncpg/protocol/coreproto.pxd: a fatal error came while nothing was asked."""
-_MARK = "\0"
-"""Stands around a parameter's name until it gets its number. No identifier holds it, so none need be escaped."""
 
 
 class Asyncpg(AsyncSendsAtOnce):
@@ -49,7 +46,7 @@ class Asyncpg(AsyncSendsAtOnce):
 
     serves_type = True
     dialect = Dialect.POSTGRESQL
-    style = ParameterStyle(f"{_MARK}{{}}{_MARK}")
+    style = NUMBERED
     transaction_hint = (
         "Open a transaction first, with asyncpg `async with connection.transaction():`, and add the event inside it."
     )
@@ -64,11 +61,11 @@ class Asyncpg(AsyncSendsAtOnce):
 
     async def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch; the user's class of records must not reach our rows."""
-        numbered, names = _number(sql)
+        text, names = numbered(sql)
         values = parameters or {}
         with _translated(connectable):
             try:
-                rows = await connectable.fetch(numbered, *(values[name] for name in names), record_class=Record)
+                rows = await connectable.fetch(text, *(values[name] for name in names), record_class=Record)
             except InFailedSQLTransactionError:
                 self._aborted = True
                 raise
@@ -174,13 +171,3 @@ def _translated(connectable: Connectable) -> Iterator[None]:
             if _CONSUMES_ERROR in str(error):
                 raise DatabaseUnavailableError(str(error)) from error
             raise
-
-
-@lru_cache(maxsize=1000)
-def _number(sql: str) -> tuple[str, tuple[str, ...]]:
-    """Return the statement with ``$1``, ``$2`` … in it, and whose number is whose; a name has one, however often."""
-    parts = sql.split(_MARK)
-    names = tuple(dict.fromkeys(parts[1::2]))
-    numbers = {name: f"${number}" for number, name in enumerate(names, start=1)}
-    parts[1::2] = [numbers[name] for name in parts[1::2]]
-    return "".join(parts), names

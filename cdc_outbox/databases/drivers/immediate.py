@@ -16,6 +16,7 @@ from cdc_outbox.databases.drivers import (
     TransactionState,
     often,
     runs_blocks,
+    serves,
     serves_type,
 )
 
@@ -69,6 +70,10 @@ class Immediate(Generic[DriverT]):
         self.style = driver.style
         self.transaction_hint = driver.transaction_hint
         self.serves_type = serves_type(driver)
+
+    def serves(self, connection: AnyConnection) -> bool:
+        """Return whether the driver serves another connection of the type that it was found by."""
+        return serves(self.direct, connection)
 
     def runs_blocks(self, connection: AnyConnection) -> bool:
         """Return whether the server executes several statements that are sent as one."""

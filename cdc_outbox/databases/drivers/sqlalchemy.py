@@ -8,10 +8,10 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.exc import (
@@ -26,7 +26,17 @@ from sqlalchemy.orm import Session, scoped_session
 
 from cdc_outbox.databases import drivers
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.drivers import AsyncDriver, Driver, Parameters, Row, TransactionState, translated, wrong_kind
+from cdc_outbox.databases.drivers import (
+    AnyConnection,
+    AsyncDriver,
+    Driver,
+    Parameters,
+    Row,
+    TransactionState,
+    translated,
+    wrong_kind,
+)
+from cdc_outbox.databases.drivers.sqlalchemy_statements import execute, style_of
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
     already_open,
@@ -35,7 +45,7 @@ from cdc_outbox.databases.drivers.transactions import (
     refuse_commit,
     session_settings,
 )
-from cdc_outbox.databases.sql import ParameterStyle, load
+from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 
 Connectable = Connection | Session | scoped_session[Any]
@@ -48,9 +58,6 @@ _DIALECTS = {
     "mariadb": Dialect.MYSQL,
     "sqlite": Dialect.SQLITE,
 }
-
-_PLAIN = {"stream_results": False, "yield_per": None}
-"""What a user may have set on the engine or connection that has no place here: only a SELECT can be streamed."""
 
 _PREPARED = "cdc_outbox.idle_seconds"
 """Where a connection of the pool's keeps what it was prepared with, for as long as it lives."""
@@ -75,7 +82,6 @@ class _Begun:
 
 
 class _SqlAlchemy:
-    style = ParameterStyle(":{}", special=":", escape="\\")
     transaction_hint = (
         "Use an engine, connection or session whose isolation level is not AUTOCOMMIT, and open the transaction "
         "with SQLAlchemy `with session.begin():`."
@@ -83,7 +89,12 @@ class _SqlAlchemy:
 
     def __init__(self, engine: EngineDialect) -> None:
         self.dialect = known_dialect(engine)
+        self.style = style_of(engine)
         self._engine = engine
+
+    def serves(self, connectable: object) -> bool:
+        """Return whether the connection has the engine's dialect."""
+        return _engine_dialect(connectable) is self._engine
 
     def runs_blocks(self, connectable: object) -> bool:  # noqa: ARG002 - the driver was found by it
         """Ask SQLAlchemy, which knows MariaDB from MySQL."""
@@ -119,10 +130,7 @@ class SqlAlchemy(_SqlAlchemy):
         with translated():
             try:
                 connection = _connection(connectable)
-                if parameters is None:
-                    result = connection.exec_driver_sql(sql, execution_options={**_PLAIN, "no_parameters": True})
-                else:
-                    result = connection.execute(_text(sql), parameters, execution_options=_PLAIN)
+                result = execute(connection, sql, parameters, self.style)
             except StatementError as error:
                 error.hide_parameters = True  # the payload is among them
                 self._aborted = getattr(error.orig, "sqlstate", None) == FAILED_TRANSACTION
@@ -244,39 +252,46 @@ class AsyncSqlAlchemy(_SqlAlchemy):
 
     def __init__(self, engine: EngineDialect) -> None:
         super().__init__(engine)
-        self._driver = SqlAlchemy(engine)
+        self.direct = SqlAlchemy(engine)
+
+    async def run(self, connectable: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
+        """Call a function with the connection or session below, and the arguments, where it may wait."""
+        result: Result = await _called(connectable).run_sync(function, *arguments)
+        return result
 
     async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
         """Ask as the twin does."""
-        return await _run(connectable, self._driver.joins_transaction)
+        return await self.run(connectable, self.direct.joins_transaction)
 
     async def fetch(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch as the twin does."""
-        return await _run(connectable, self._driver.fetch, sql, parameters)
+        return await self.run(connectable, self.direct.fetch, sql, parameters)
 
     async def prepare(self, connectable: AsyncConnectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
-        await _run(connectable, partial(self._driver.prepare, idle_seconds=idle_seconds))
+        await self.run(connectable, partial(self.direct.prepare, idle_seconds=idle_seconds))
 
     async def begin(self, connectable: AsyncConnectable) -> None:
         """Open the transaction as the twin does."""
-        await _run(connectable, self._driver.begin)
+        await self.run(connectable, self.direct.begin)
 
     def state(self, connectable: AsyncConnectable) -> TransactionState:
         """Compare as the twin does."""
-        return self._driver.state(_synchronous(connectable))
+        called = _called(connectable)
+        session: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
+        return self.direct.state(session)
 
     async def flush(self, connectable: AsyncConnectable) -> None:
         """Send what objects of the session's have changed."""
-        await _run(connectable, self._driver.flush)
+        await self.run(connectable, self.direct.flush)
 
     async def commit(self, connectable: AsyncConnectable) -> None:
         """Flush and commit as the twin does."""
-        await _run(connectable, self._driver.commit)
+        await self.run(connectable, self.direct.commit)
 
     async def rollback(self, connectable: AsyncConnectable) -> None:
         """Undo as the twin does."""
-        await _run(connectable, self._driver.rollback)
+        await self.run(connectable, self.direct.rollback)
 
 
 def find(connectable: object) -> Driver:
@@ -288,10 +303,8 @@ def find(connectable: object) -> Driver:
 
 def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for an asynchronous session or connection."""
-    if isinstance(connectable, AsyncConnection):
-        return AsyncSqlAlchemy(connectable.engine.dialect)
-    if isinstance(connectable, AsyncSession | async_scoped_session):
-        return AsyncSqlAlchemy(_engine_dialect(_called(connectable).sync_session))
+    if isinstance(connectable, AsyncConnection | AsyncSession | async_scoped_session):
+        return AsyncSqlAlchemy(_engine_dialect(connectable))
     raise wrong_kind(connectable, asynchronous=True)
 
 
@@ -341,15 +354,9 @@ _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
 
 
-def _called(connectable: object) -> drivers.AnyConnection:
+def _called(connectable: object) -> AnyConnection:
     """Return the session that a registry of sessions has for this thread or task."""
     return connectable() if isinstance(connectable, scoped_session | async_scoped_session) else connectable
-
-
-def _synchronous(connectable: AsyncConnectable) -> Connection | Session:
-    called = _called(connectable)
-    found: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
-    return cast("Connection | Session", found)
 
 
 def _refuse_open(session: Connection | Session) -> None:
@@ -362,9 +369,13 @@ def _connection(connectable: Connectable) -> Connection:
     return connectable if isinstance(connectable, Connection) else connectable.connection()
 
 
-def _engine_dialect(connectable: Connectable) -> EngineDialect:
+def _engine_dialect(connectable: object) -> EngineDialect:
+    called = _called(connectable)
+    if isinstance(called, Connection | AsyncConnection):
+        return called.engine.dialect
+    session: Session = called.sync_session if isinstance(called, AsyncSession) else called
     try:
-        return connectable.dialect if isinstance(connectable, Connection) else connectable.get_bind().dialect
+        return session.get_bind().dialect
     except UnboundExecutionError as error:
         raise OutboxError(
             "the session has no engine or several, so the one with the outbox is unknown",
@@ -372,7 +383,7 @@ def _engine_dialect(connectable: Connectable) -> EngineDialect:
         ) from error
 
 
-def _in_transaction(raw: drivers.AnyConnection) -> TransactionState:
+def _in_transaction(raw: AnyConnection) -> TransactionState:
     with suppress(ValueError, sqlite3.Error):  # it was closed
         return TransactionState.OPEN if raw.in_transaction else TransactionState.ENDED
     return TransactionState.ENDED
@@ -386,13 +397,3 @@ def _has_transaction(raw: object) -> bool:
         return drivers.find_driver(raw).joins_transaction(raw)
     except OutboxError:  # an unsupported driver: SQLAlchemy's own state must do
         return False
-
-
-async def _run(connectable: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
-    result: Result = await _called(connectable).run_sync(function, *arguments)
-    return result
-
-
-@lru_cache(maxsize=1000)
-def _text(sql: str) -> TextClause:
-    return text(sql)

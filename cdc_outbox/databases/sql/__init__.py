@@ -23,7 +23,7 @@ Text between ``$$`` is code like all else.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -76,6 +76,10 @@ PYFORMAT = ParameterStyle("%({})s", special="%", escape="%")
 """psycopg, psycopg2, Django, PyMySQL, mysqlclient."""
 NAMED = ParameterStyle(":{}")
 """sqlite3, aiosqlite."""
+_MARK = "\0"
+"""Stands around a parameter's name until it gets its number. No identifier holds it, so none need be escaped."""
+NUMBERED = ParameterStyle(f"{_MARK}{{}}{_MARK}")
+"""asyncpg; :func:`numbered` makes the statement that it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,16 @@ def _item(token: re.Match[str], item: str) -> str:
 def comment(text: str) -> str:
     """Return a text as one line of comment: a name in it ends neither the line nor the comment."""
     return f"-- {visible(text)}"
+
+
+@lru_cache(maxsize=1000)
+def numbered(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a ``NUMBERED`` statement with ``$1``, ``$2`` … in it, and whose number is whose; a name has one."""
+    parts = sql.split(_MARK)
+    names = tuple(dict.fromkeys(parts[1::2]))
+    numbers = {name: f"${number}" for number, name in enumerate(names, start=1)}
+    parts[1::2] = [numbers[name] for name in parts[1::2]]
+    return "".join(parts), names
 
 
 @cache
