@@ -30,6 +30,8 @@ from cdc_outbox.redaction import visible
 
 _DEFAULTS = RestartOptions()
 _HISTORY_SECONDS = 60.0
+_AGAIN_SECONDS = 5.0
+"""Until a history is looked at again that could not be read: a rebalance is over by then."""
 
 
 @click.command()
@@ -141,7 +143,7 @@ class Watching:
     prints_json: bool = False
     _policies: dict[str, RestartPolicy] = field(default_factory=dict, init=False)
     _said: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
-    _looked_at: dict[str, float] = field(default_factory=dict, init=False)
+    _look_at_history: dict[str, float] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
         """Look at each once, and act.
@@ -191,15 +193,15 @@ class Watching:
 
     def _look_back(self, name: str, status: ConnectorStatus) -> None:
         """Look at the connector's history, once a minute."""
-        now = time.monotonic()
-        if now - self._looked_at.get(name, -math.inf) < _HISTORY_SECONDS:
+        if time.monotonic() < self._look_at_history.get(name, -math.inf):
             return
-        self._looked_at[name] = now
+        pause = _HISTORY_SECONDS
         try:
             found = self.looks.look(name, runs=condition_of(status) is Condition.UP)
             text = "; ".join(f"{each.code}: {each.message} {each.remedy}" for each in found)
         except CdcOutboxError as error:
-            text = f"cannot read its history: {error}"
+            text, pause = f"cannot read its history: {error}", _AGAIN_SECONDS
+        self._look_at_history[name] = time.monotonic() + pause
         if text or (name, "history") in self._said:
             self._say(name, "history", text or "its history has no gap")
 

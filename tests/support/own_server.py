@@ -158,14 +158,14 @@ class OwnServer:
         return done
 
     def watch(self) -> str:
-        """Return what a watch says of this pipeline's history at its first look."""
+        """Return what a watch says of this pipeline's history at the first look that Connect answers."""
         stack = self.pipeline.stack
         environment = {**os.environ, **stack.environment(), "CDC_OUTBOX_DSN": self.pipeline.dsn}
         command = [sys.executable, "-m", "cdc_outbox", "watch", str(self.spec)]
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as watch:
             try:
                 assert watch.stdout is not None
-                return next((line for line in watch.stdout if "OP4" in line or "history" in line), "")
+                return next((line for line in watch.stdout if "OP4" in line or "history has no gap" in line), "")
             finally:
                 watch.kill()
 

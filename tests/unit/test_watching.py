@@ -1,6 +1,7 @@
 """What `cdc-outbox watch` says, look after look."""
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
@@ -9,7 +10,8 @@ from cdc_outbox.cli.watch import Watching
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from cdc_outbox.connect.restart_policy import RestartOptions
-from cdc_outbox.errors import ConnectorInvalidError
+from cdc_outbox.errors import ConnectError, ConnectorInvalidError
+from cdc_outbox.finding import Finding
 from tests.support.connect_server import BROKEN, Answer, Asked, answering
 
 
@@ -72,3 +74,33 @@ def test_what_a_relay_publishes_instead_is_not_restarted(capsys: pytest.CaptureF
     failed, refused = capsys.readouterr().out.splitlines()
     assert "FAILED" in failed
     assert refused.endswith("orders: not restarted: a relay publishes the outbox of orders")
+
+
+def test_a_history_that_could_not_be_read_is_looked_at_again_soon(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.cli.watch._AGAIN_SECONDS", 0)
+    errors = [ConnectError("a rebalance is expected", status=500), ConnectError("a rebalance is expected")]
+    looks: Iterator[ConnectError | list[Finding]] = iter([*errors, []])
+
+    class Rebalancing(Looks):
+        def look(self, name: str, *, runs: bool) -> list[Finding]:
+            assert (name, runs) == ("orders", False)
+            look = next(looks)  # a look too many is none within a minute
+            if isinstance(look, ConnectError):
+                raise look
+            return look
+
+    def answer(asked: Asked) -> Answer:
+        found = {"connector": {"state": "PAUSED"}, "tasks": []}
+        return 200, found if asked.path.endswith("/status") else {"name": "orders"}
+
+    with answering(answer) as (url, _):
+        client = ConnectClient(url)
+        watching = Watching(client, ["orders"], RestartOptions(), Rebalancing(client, None, None))
+        for _ in range(5):
+            watching.look()
+        client.close()
+    _, unread, read = capsys.readouterr().out.splitlines()
+    assert "cannot read its history: a rebalance is expected" in unread
+    assert read.endswith("orders: its history has no gap")
