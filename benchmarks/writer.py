@@ -2,6 +2,7 @@
 
 The hand-written side also makes an id and encodes the payload, and numbers nothing. The sides of a driver take turns in
 short rounds of one run, so that what else the machine does meets all of them; a ratio is the median over the rounds.
+On PostgreSQL, where an event is one statement, that statement is measured without the outbox, too: the floor.
 Before each round is a pause: how idle the machine is then tells whether the ratios mean anything. `infra/bench writer`
 runs it; it exits 1 if a ratio is worse than its bound, and 75 if the machine was too busy to tell.
 """
@@ -15,11 +16,13 @@ from dataclasses import dataclass, field
 
 from benchmarks.durable import demand_durable, make_durable
 from benchmarks.machine import IdleTime
-from benchmarks.writers import LIST, WRITERS, ListWriter
+from benchmarks.writers import LIST, WRITERS, ListWriter, StatementWriter
 from benchmarks.writers.database import make_database
 from cdc_outbox import AsyncOutbox, Outbox, OutboxTable, SequenceMode, WireContract
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.writer.outbox_statements import OutboxStatements
 
 _NUMBERED = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 _UNNUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
@@ -83,16 +86,17 @@ def measure(stack: Stack, driver: str, rounds: int, transactions: int, idle: Idl
     bound, numbered = kind.bounds
     writer = kind(make_database(stack, kind.dialect, f"bench_{driver.replace('-', '_')}"))
     try:
-        tables = [
-            (
-                f"{driver}: one order and one event a transaction",
-                [
-                    Side("by hand, unsequenced", writer.by_hand),
-                    Side("Outbox.add, unsequenced", lambda numbers: writer.by_outbox(*UNNUMBERED, numbers), bound),
-                    Side("Outbox.add, sequenced", lambda numbers: writer.by_outbox(*NUMBERED, numbers), numbered),
-                ],
-            )
+        sides = [
+            Side("by hand, unsequenced", writer.by_hand),
+            Side("Outbox.add, unsequenced", lambda numbers: writer.by_outbox(*UNNUMBERED, numbers), bound),
+            Side("Outbox.add, sequenced", lambda numbers: writer.by_outbox(*NUMBERED, numbers), numbered),
         ]
+        if isinstance(writer, StatementWriter):
+            sides += [
+                Side("its statement alone, unsequenced", _alone(writer, kind.dialect, SequenceMode.NONE)),
+                Side("its statement alone, sequenced", _alone(writer, kind.dialect, SequenceMode.GAPLESS)),
+            ]
+        tables = [(f"{driver}: one order and one event a transaction", sides)]
         if isinstance(writer, ListWriter):
             listing = writer
             tables.append(
@@ -113,6 +117,13 @@ def measure(stack: Stack, driver: str, rounds: int, transactions: int, idle: Idl
     finally:
         writer.close()
     return tables
+
+
+def _alone(writer: StatementWriter, dialect: Dialect, mode: SequenceMode) -> Callable[[range], None]:
+    """Return what executes the outbox's own statement without the outbox: what no writer could be faster than."""
+    statements = OutboxStatements(table=OutboxTable(), contract=None, dialect=dialect, style=PYFORMAT)
+    (step,) = statements.plan_of(mode).steps
+    return lambda numbers: writer.by_statement(step.sql, numbers)
 
 
 def take_turns(sides: list[Side], rounds: int, transactions: int, idle: IdleTime) -> None:

@@ -11,7 +11,7 @@ from benchmarks.writers.postgresql import (
     SqlAlchemyWriter,
 )
 from benchmarks.writers.sqlite import Sqlite3Writer
-from benchmarks.writers.work import LIST, ListWriter, Writer
+from benchmarks.writers.work import LIST, ListWriter, StatementWriter, Writer
 
 WRITERS: dict[str, type[Writer]] = {
     "psycopg": PsycopgWriter,
@@ -25,4 +25,4 @@ WRITERS: dict[str, type[Writer]] = {
     "sqlite3": Sqlite3Writer,
 }
 
-__all__ = ["LIST", "WRITERS", "ListWriter", "Writer", "WriterDatabase"]
+__all__ = ["LIST", "WRITERS", "ListWriter", "StatementWriter", "Writer", "WriterDatabase"]

@@ -2,7 +2,7 @@
 
 from typing import Any, ClassVar
 
-from benchmarks.writers.work import BY_HAND, ORDER, event, row
+from benchmarks.writers.work import BY_HAND, ORDER, event, parameters, row
 from cdc_outbox import AsyncOutbox, Outbox
 
 
@@ -31,3 +31,16 @@ class CursorWriter:
     def close(self) -> None:
         """Close the connection."""
         self.connection.close()
+
+
+class StatementCursorWriter(CursorWriter):
+    """The same, where an event is one statement."""
+
+    def by_statement(self, sql: str, numbers: range) -> None:
+        """Write two rows and commit."""
+        for number in numbers:
+            with self.connection.cursor() as cursor:
+                cursor.execute(ORDER, (number, 1999))
+                cursor.execute(sql, parameters(number))
+                cursor.fetchall()
+            self.connection.commit()

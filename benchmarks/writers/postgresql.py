@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from benchmarks.writers.database import WriterDatabase
-from benchmarks.writers.dbapi import CursorWriter
-from benchmarks.writers.work import BY_HAND, LIST, ORDER, event, row
+from benchmarks.writers.dbapi import StatementCursorWriter
+from benchmarks.writers.work import BY_HAND, LIST, ORDER, event, parameters, row
 from cdc_outbox import AsyncOutbox, Outbox
 from cdc_outbox.databases.dialects import Dialect
 
@@ -37,7 +37,7 @@ def _url(scheme: str, database: WriterDatabase) -> URL:
     return URL.create(scheme, username=known.pop("user"), **known)
 
 
-class PsycopgWriter(CursorWriter):
+class PsycopgWriter(StatementCursorWriter):
     """psycopg 3."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
@@ -59,7 +59,7 @@ class PsycopgWriter(CursorWriter):
             self.connection.commit()
 
 
-class Psycopg2Writer(CursorWriter):
+class Psycopg2Writer(StatementCursorWriter):
     """psycopg2."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
@@ -151,6 +151,13 @@ class SqlAlchemyWriter:
             outbox.add(self.session, event(number))
             self.session.commit()
 
+    def by_statement(self, sql: str, numbers: range) -> None:
+        """Write two rows and commit."""
+        for number in numbers:
+            self.session.execute(_ORDER_TEXT, _order(number))
+            self.session.connection().exec_driver_sql(sql, parameters(number)).all()
+            self.session.commit()
+
     def close(self) -> None:
         """Close the session and its connection."""
         self.session.close()
@@ -235,6 +242,14 @@ class DjangoWriter:
                 with self.connection.cursor() as cursor:
                     cursor.execute(ORDER, (number, 1999))
                 outbox.add(self.connection, event(number))
+
+    def by_statement(self, sql: str, numbers: range) -> None:
+        """Write two rows in an atomic block."""
+        for number in numbers:
+            with transaction.atomic(using=_ALIAS), self.connection.cursor() as cursor:
+                cursor.execute(ORDER, (number, 1999))
+                cursor.execute(sql, parameters(number))
+                cursor.fetchall()
 
     def close(self) -> None:
         """Close the connection and forget its alias."""

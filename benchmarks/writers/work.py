@@ -16,6 +16,7 @@ BY_HAND = "insert into outbox (id, aggregatetype, aggregateid, type, payload) va
 LIST = 100
 """Events of one call of ``add_all``."""
 AGGREGATES = 1_000
+_PARAMETERS = ("id", "aggregate_type", "aggregate_id", "type", "payload")
 
 
 def event(number: int) -> Event:
@@ -27,6 +28,11 @@ def event(number: int) -> Event:
 def row(number: int) -> tuple[str, str, str, str, str]:
     """Return what hand-written code inserts, made as it would make it."""
     return str(uuid.uuid4()), "order", str(number % AGGREGATES), "OrderPlaced", json.dumps(PAYLOAD)
+
+
+def parameters(number: int) -> dict[str, str | None]:
+    """Return the same under the names that the outbox's statements have for it."""
+    return {**dict(zip(_PARAMETERS, row(number), strict=True)), "header_traceparent": None, "header_tracestate": None}
 
 
 class Writer(Protocol):
@@ -49,6 +55,14 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Close the connection."""
+
+
+@runtime_checkable
+class StatementWriter(Protocol):
+    """A driver whose outbox writes an event by one statement that takes ``%(name)s``."""
+
+    def by_statement(self, sql: str, numbers: range) -> None:
+        """Write a business row, and the event by the outbox's own statement with the driver's own means."""
 
 
 @runtime_checkable
