@@ -4,10 +4,12 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
+from cdc_outbox.contract.plain_reader import PlainReader, record_of, sequence_of
 from cdc_outbox.errors import ConfigError, MessageError
-from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
+from cdc_outbox.event import RecordedEvent, SequenceMode
 from cdc_outbox.formats import cloudevents, envelope, foreign, payload
 from cdc_outbox.formats.attributes import (
     BINARY_NAMES,
@@ -23,12 +25,10 @@ from cdc_outbox.message import Message
 
 _TOPIC = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 """What Kafka accepts as a topic's name; a worse one makes the connector's task fail, so writers refuse it."""
-_NUMBER = re.compile(r"[1-9][0-9]{0,18}")
-_MAX_SEQUENCE = 2**63 - 1
 _PLACEHOLDER = "{aggregate_type}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class WireContract:
     """A pipeline's topics, the numbers of their events, and the headers of their messages.
 
@@ -175,6 +175,8 @@ class WireContract:
 
         Text headers that the contract does not name are headers of the event, each with its first value.
         """
+        if self._plain_reader is not None and (event := self._plain_reader.event_of(message, attempt)) is not None:
+            return event
         if not message.has_headers:
             raise _broken(message, "a header name is not UTF-8, so the headers cannot be read")
         if self.foreign is not None:
@@ -201,7 +203,7 @@ class WireContract:
             source=source,
             created_at=created_at,
             headers=headers,
-            record=_record(message, attempt),
+            record=record_of(message, attempt),
         )
         try:
             decoded = cloudevents.decoded(event)
@@ -212,6 +214,13 @@ class WireContract:
         if not texts.isascii():
             _refuse_halves(texts, message)
         return decoded
+
+    @cached_property
+    def _plain_reader(self) -> PlainReader | None:
+        """The reader of plain messages; ``None`` for a contract whose messages have another format."""
+        if self.foreign is not None or self.format is not EventFormat.PLAIN:
+            return None
+        return PlainReader.of(self.headers, self.aggregates, self.extra_headers, self.payload_type)
 
     def _value(self, event: RecordedEvent) -> bytes | None:
         encoded = None if event.payload is None else payload.encode(event.payload)
@@ -318,7 +327,8 @@ def _required(headers: dict[str, str], name: str, message: Message) -> str:
 
 
 def _sequence(text: str | None, message: Message) -> int:
-    if text is None or not _NUMBER.fullmatch(text) or (number := int(text)) > _MAX_SEQUENCE:
+    number = sequence_of(text)
+    if number is None:
         raise _broken(message, f"the sequence {(text or '')[:40]!r} is not a positive number")
     return number
 
@@ -339,13 +349,6 @@ def _recorded_at(message: Message) -> datetime:
         return from_milliseconds(message.timestamp_ms)
     except OverflowError as error:
         raise _broken(message, "its timestamp is outside the calendar") from error
-
-
-def _record(message: Message, attempt: int) -> KafkaRecord | None:
-    """Return where a message was read, ``None`` of one that was not read from a topic."""
-    if message.partition is None or message.offset is None:
-        return None
-    return KafkaRecord(message.topic, message.partition, message.offset, attempt)
 
 
 def _attributes(event: RecordedEvent, names: Mapping[str, str]) -> dict[str, str | int | None]:

@@ -94,6 +94,11 @@ def says_bytes(headers: Mapping[str, str]) -> bool:
     return "ce_specversion" in headers and headers.get(_CONTENT_TYPE) == _BYTES
 
 
+def is_attribute(header: str) -> bool:
+    """Return whether a header is one that a CloudEvent may be known by."""
+    return header == _CONTENT_TYPE or header.startswith("ce_")
+
+
 def says_envelope(header: str, value: bytes | None) -> bool:
     """Return whether a header says that the value is a CloudEvent in structured mode."""
     return header == _CONTENT_TYPE and value is not None and value.lower().startswith(_ENVELOPE.encode())

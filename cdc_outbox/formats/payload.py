@@ -98,7 +98,9 @@ def decode(value: bytes) -> JsonValue:
         ValueError: It is not JSON in UTF-8; the message names the position, never the content.
     """
     try:
-        return json.loads(value)
+        # What json would find out with more ado: JSON starts with ASCII, and a zero behind that is UTF-16 or UTF-32.
+        is_utf8 = len(value) > 1 and 0 < value[0] < 128 and value[1]
+        return json.loads(value.decode("utf-8", "surrogatepass") if is_utf8 else value)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     except json.JSONDecodeError as error:

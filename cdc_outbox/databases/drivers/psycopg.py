@@ -192,12 +192,14 @@ class Psycopg(_Psycopg, SendsAtOnce):
         Not by a pipeline: in one PostgreSQL bounds no idling, so that a process which is paused in it could keep its
         transaction, and all who wait for that, for as long as it likes.
         """
-        wait = connection.wait
+        wait, is_registered = connection.wait, False
         with DefaultSelector() as selector:  # one for the block: it costs a statement more than all else here
 
             def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
-                if not selector.get_map():
+                nonlocal is_registered
+                if not is_registered:
                     selector.register(connection.fileno(), EVENT_READ)
+                    is_registered = True
                 return wait(_later(steps, selector, meanwhile), *arguments, **options)
 
             # Should psycopg once wait in another way, nothing is lost but time.
