@@ -86,7 +86,8 @@ class Topics(AbstractContextManager["Topics"]):
         while not self._ended.is_set():
             for topic, described in self._consumer.list_topics(timeout=10).topics.items():
                 if topic not in self.partitions and described.partitions and self._wanted(topic):
-                    self.partitions[topic] = len(described.partitions)
+                    # A new one each time: other threads look through the old one.
+                    self.partitions = {**self.partitions, topic: len(described.partitions)}
                     self._consumer.incremental_assign([TopicPartition(topic, n, 0) for n in described.partitions])
             for record in self._consumer.consume(500, _PAUSE_SECONDS):
                 if record.error() is None:
