@@ -10,6 +10,7 @@ from cdc_outbox.databases.drivers import (
     Driver,
     Row,
     database_error,
+    joined,
     often,
     often_awaited,
     runs_blocks,
@@ -39,7 +40,7 @@ async def execute(
         DatabaseError: The database refused, or cannot be reached; the driver's own error is the cause.
     """
     rows: list[Row] = []
-    steps, block, _ = plan
+    steps, block = plan.steps, plan.block
     # A kept cursor keeps its parameters too, and those of many events may be large.
     step, fetch = steps[0], driver.fetch if ids[1:] else often_awaited(driver)
     try:
@@ -65,9 +66,9 @@ def execute_now(
     ids: Sequence[tuple[Event, str]],
 ) -> list[Row]:
     """Look as :func:`refuse_outside_transaction` does, and execute as :func:`execute` does, by a synchronous driver."""
-    _refuse_outside_transaction_now(driver, connection)
+    connection = _joined(driver, connection)
     rows: list[Row] = []
-    steps, block, _ = plan
+    steps, block = plan.steps, plan.block
     step, fetch = steps[0], often(driver)
     try:
         if block is not None and runs_blocks(driver, connection):
@@ -100,14 +101,15 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
         raise _outside_transaction(driver)
 
 
-def _refuse_outside_transaction_now(driver: Driver, connection: AnyConnection) -> None:
+def _joined(driver: Driver, connection: AnyConnection) -> AnyConnection:
     try:
-        joins = driver.joins_transaction(connection)
+        found = joined(driver, connection)
     except Exception as error:
         _raise_ours(database_error(error), error)
         raise
-    if not joins:
+    if found is None:
         raise _outside_transaction(driver)
+    return found
 
 
 def _outside_transaction(driver: Driver | AsyncDriver) -> NotInTransactionError:

@@ -11,7 +11,8 @@ from alembic.operations import MigrateOperation, Operations
 from alembic.operations.ops import ModifyTableOps
 
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.drivers.sqlalchemy import find, known_dialect
+from cdc_outbox.databases.drivers.sqlalchemy import find
+from cdc_outbox.databases.drivers.sqlalchemy_statements import known_dialect
 from cdc_outbox.databases.migrations import (
     Execute,
     drop,

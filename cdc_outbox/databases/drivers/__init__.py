@@ -65,8 +65,8 @@ class Driver(Protocol):
     :class:`~cdc_outbox.errors.DatabaseError` where an operator can do something about them, and as the driver's own
     otherwise; :func:`translated_for_caller` turns the rest into this package's.
 
-    A driver may have four members more, which make a writer faster: :func:`serves_type`, :func:`serves`,
-    :func:`runs_blocks` and :func:`often`.
+    A driver may have five members more, which make a writer faster: :func:`serves_type`, :func:`serves`,
+    :func:`runs_blocks`, :func:`joined` and :func:`often`.
     """
 
     dialect: Dialect
@@ -205,6 +205,13 @@ def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool
     """Return whether a connection's server executes several statements that are sent as its dialect's ``block``."""
     ask: Callable[[AnyConnection], bool] | None = getattr(driver, "runs_blocks", None)
     return ask is not None and ask(connection)
+
+
+def joined(driver: Driver, connection: AnyConnection) -> AnyConnection | None:
+    """Return what a driver executes on the soonest in this connection's transaction; ``None`` outside of one."""
+    if ask := getattr(driver, "joined", None):
+        return ask(connection)
+    return connection if driver.joins_transaction(connection) else None
 
 
 def often(driver: Driver) -> Fetch:

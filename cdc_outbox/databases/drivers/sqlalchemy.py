@@ -36,7 +36,7 @@ from cdc_outbox.databases.drivers import (
     translated,
     wrong_kind,
 )
-from cdc_outbox.databases.drivers.sqlalchemy_statements import execute, style_of
+from cdc_outbox.databases.drivers import sqlalchemy_statements as statements
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
     already_open,
@@ -51,13 +51,6 @@ from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxErr
 Connectable = Connection | Session | scoped_session[Any]
 AsyncConnectable = AsyncConnection | AsyncSession | async_scoped_session[Any]
 Result = TypeVar("Result")
-
-_DIALECTS = {
-    "postgresql": Dialect.POSTGRESQL,
-    "mysql": Dialect.MYSQL,
-    "mariadb": Dialect.MYSQL,
-    "sqlite": Dialect.SQLITE,
-}
 
 _PREPARED = "cdc_outbox.idle_seconds"
 """Where a connection of the pool's keeps what it was prepared with, for as long as it lives."""
@@ -88,8 +81,8 @@ class _SqlAlchemy:
     )
 
     def __init__(self, engine: EngineDialect) -> None:
-        self.dialect = known_dialect(engine)
-        self.style = style_of(engine)
+        self.dialect = statements.known_dialect(engine)
+        self.style = statements.style_of(engine)
         self._engine = engine
 
     def serves(self, connectable: object) -> bool:
@@ -112,31 +105,44 @@ class SqlAlchemy(_SqlAlchemy):
         self._aborted = False
 
     def joins_transaction(self, connectable: Connectable) -> bool:
-        """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`.
+        """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`."""
+        return self.joined(connectable) is not None
+
+    def joined(self, connectable: Connectable) -> Connection | None:
+        """Return the connection whose transaction a statement would join: a session takes microseconds to find it.
 
         ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
         """
         session = _called(connectable)
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
-            return False
+            return None
         with translated():
             with _REACHING:
-                connection = _connection(connectable)  # a session may open it only now
+                connection = _connection(session)  # a session may open it only now
             raw: Any = connection.connection.dbapi_connection
-            return not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
+            joins = not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
+            return connection if joins else None
 
     def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on the connection; without parameters nothing in the text is one."""
         with translated():
             try:
                 connection = _connection(connectable)
-                result = execute(connection, sql, parameters, self.style)
+                rows = statements.fetched(statements.execute(connection, sql, parameters, self.style))
             except StatementError as error:
                 error.hide_parameters = True  # the payload is among them
                 self._aborted = getattr(error.orig, "sqlstate", None) == FAILED_TRANSACTION
                 raise
             self._aborted = False
-            return [tuple(row) for row in result] if result.returns_rows else []
+            return rows
+
+    def fetch_often(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute on the driver's connection: SQLAlchemy's objects around each execution cost as much as the rest."""
+        connection = _connection(connectable)
+        if parameters is None or not statements.may_fetch_below(connection, self.style):
+            return self.fetch(connection, sql, parameters)
+        with translated():
+            return statements.fetch_below(connection, sql, parameters, self.style)
 
     def prepare(self, connectable: Connectable, *, idle_seconds: float) -> None:
         """Remember what to set on each connection that the pool will lend, and set the first."""
@@ -306,15 +312,6 @@ def find_async(connectable: object) -> AsyncDriver:
     if isinstance(connectable, AsyncConnection | AsyncSession | async_scoped_session):
         return AsyncSqlAlchemy(_engine_dialect(connectable))
     raise wrong_kind(connectable, asynchronous=True)
-
-
-def known_dialect(dialect: EngineDialect) -> Dialect:
-    """Return whose statements a database of this kind understands; raises OutboxError where it has no outbox."""
-    if dialect.name not in _DIALECTS:
-        raise OutboxError(
-            f"{dialect.name} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
-        )
-    return _DIALECTS[dialect.name]
 
 
 def translate(error: BaseException) -> DatabaseError | None:
