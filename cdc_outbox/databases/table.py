@@ -253,7 +253,6 @@ class OutboxTable:
             "in_order": _in_order(columns),
             "returned": ", ".join(
                 (
-                    columns.get("sequence", "null"),
                     columns.get("source", "null"),
                     features.time_text(columns["created_at"]) if "created_at" in columns else "null",
                 )

@@ -1,7 +1,7 @@
 """What a user's test asks of events: which were written, and whether the right one is among them."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from unittest import mock
@@ -29,12 +29,12 @@ def recorded_events() -> Iterator[OutboxEvents]:
     """
     events, written, written_alone = OutboxEvents(), OutboxStatements.written, OutboxStatements.written_alone
 
-    def spy(statements: OutboxStatements, insertion: Insertion, rows: Iterable[Row]) -> list[RecordedEvent]:
+    def spy(statements: OutboxStatements, insertion: Insertion, rows: Sequence[Row]) -> list[RecordedEvent]:
         new = written(statements, insertion, rows)
         events.extend(new)
         return new
 
-    def spy_alone(statements: OutboxStatements, event: Event, event_id: str, rows: Iterable[Row]) -> RecordedEvent:
+    def spy_alone(statements: OutboxStatements, event: Event, event_id: str, rows: Sequence[Row]) -> RecordedEvent:
         new = written_alone(statements, event, event_id, rows)
         events.append(new)
         return new

@@ -1,7 +1,7 @@
 """Events as SQL and parameters, and the events again from the rows that came back. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
@@ -38,11 +38,13 @@ class StepPlan(NamedTuple):
         steps: In order, each with all the parameters; the last rows that come back show what was written.
         block: The same as one statement, for servers that execute such; ``None`` where there is no need.
         undo: What undoes the steps where one fails and the database would keep what came before it.
+        writes_many: Whether the rows that come back end with an id, because there may be many.
     """
 
     steps: tuple[Step, ...]
     block: Step | None = None
     undo: tuple[Step, ...] = ()
+    writes_many: bool = False
 
     def undo_from(self, failed: Step, error: BaseException) -> tuple[Step, ...]:
         """Return what undoes a step that failed or was interrupted, and those before it."""
@@ -117,21 +119,21 @@ class OutboxStatements:
             for mode, drafts_of_mode in groupby(in_order, key=lambda draft: self.mode_of(draft.event))
         ]
 
-    def written(self, insertion: Insertion, rows: Iterable[Row]) -> list[RecordedEvent]:
+    def written(self, insertion: Insertion, rows: Sequence[Row]) -> list[RecordedEvent]:
         """Return the events with what the database added: sequence, source and time.
 
         Raises:
             StaleSequenceError: The aggregate's last sequence is not below that of the event, which was not written.
         """
-        by_id = {row[0]: row for row in rows}
-        return [_recorded(draft.event, by_id.get(draft.id)) for draft in insertion.drafts]
+        if not insertion.plan.writes_many:
+            [(event, event_id)] = insertion.ids
+            return [self.written_alone(event, event_id, rows)]
+        by_id = {event_id: row for *row, event_id in rows}
+        return [_recorded(draft.event, draft.id, by_id.get(draft.id)) for draft in insertion.drafts]
 
-    def written_alone(self, event: Event, event_id: str, rows: Iterable[Row]) -> RecordedEvent:
-        """Return the only event of some rows as :meth:`written` does."""
-        for row in rows:
-            if row[0] == event_id:
-                return _recorded(event, row)
-        return _recorded(event, None)
+    def written_alone(self, event: Event, event_id: str, rows: Sequence[Row]) -> RecordedEvent:
+        """Return the event of a plan that writes one as :meth:`written` does."""
+        return _recorded(event, event_id, rows[0] if rows else None)
 
     @cached_property
     def _header_parameters(self) -> Mapping[str, str]:
@@ -173,7 +175,12 @@ class OutboxStatements:
         undo = self._statements.get(name.replace("add_", "undo_"), ()) if name.startswith("add_") else ()
         needed, block = [step.sql for step in in_block if not step.reads_back], self.dialect.features.block
         is_one = not block or len(needed) == 1
-        return StepPlan(steps, None if is_one else Step(block.format(";\n".join(needed)), reads_back=False), undo)
+        return StepPlan(
+            steps,
+            None if is_one else Step(block.format(";\n".join(needed)), reads_back=False),
+            undo,
+            writes_many=name.startswith("add_all_"),
+        )
 
     def _insertion(self, name: str, parameters: Mapping[str, Any], drafts: Sequence[Draft]) -> Insertion:
         if self.table.mode is OutboxMode.DELETE:
@@ -216,11 +223,11 @@ class OutboxStatements:
                 raise EventError(f"{after} does not follow {before}")
 
 
-def _recorded(event: Event, row: Row | None) -> RecordedEvent:
+def _recorded(event: Event, event_id: str, row: Sequence[Any] | None) -> RecordedEvent:
     if row is None:
         raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
-    event_id, sequence, source, created_at = row
-    return event.recorded(event_id, _moment(created_at), sequence=sequence, source=source)
+    source, created_at, *sequence = row  # an event that is not numbered comes back without one
+    return event.recorded(event_id, _moment(created_at), sequence=sequence[0] if sequence else None, source=source)
 
 
 def mark_of(event: Event, event_id: str) -> str:

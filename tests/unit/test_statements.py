@@ -73,7 +73,7 @@ def test_an_event_costs_as_many_statements_as_the_docs_say(dialect: Dialect, cou
             )
             sequence = 1 if mode is SequenceMode.INCREASING else None
             event = Event(aggregate_type="order", aggregate_id="1", type="X", payload={}, sequence=sequence)
-            (steps, block, _), *_ = statements.add(draft(event, table, dialect))
+            steps, block, *_ = statements.add(draft(event, table, dialect)).plan
             several = dialect is Dialect.MYSQL and (forgotten or mode.is_numbered)
             assert (block is not None) == several  # and it is one statement
             assert sum(step.reads_back for step in steps) == reads  # MySQL alone runs these

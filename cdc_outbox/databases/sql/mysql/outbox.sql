@@ -27,10 +27,10 @@ from `{heads}` as head
 where head.source = default(head.source)
     and head.aggregatetype = convert(:aggregate_type using utf8mb4)
     and head.aggregateid = convert(:aggregate_id using utf8mb4)
-/*M! returning `{id}`, `{returned}` */;
+/*M! returning `{returned}`, `{sequence}` */;
 -- then
 -- unless returned
-select `{id}`, `{returned}` from `{outbox}` where `{id}` = :id;
+select `{returned}`, `{sequence}` from `{outbox}` where `{id}` = :id;
 -- then
 release savepoint cdc_outbox_add;
 
@@ -58,7 +58,7 @@ values (
     :id, :aggregate_type, :aggregate_id, :type, :payload, @cdc_outbox_last, @cdc_outbox_source
     , `{header_values}`
 )
-returning `{id}`, `{returned}`;
+returning `{returned}`, `{sequence}`;
 -- then
 release savepoint cdc_outbox_add;
 
@@ -85,11 +85,11 @@ where head.source = default(head.source)
     and head.last < :sequence
 -- The newest head, whatever the transaction's snapshot holds.
 for update
-/*M! returning `{id}`, `{returned}` */;
+/*M! returning `{returned}`, `{sequence}` */;
 -- then
 -- unless returned
 -- Before the head moves: an event that was there already, under the same id, must not look as if it were written now.
-select `{id}`, `{returned}`
+select `{returned}`, `{sequence}`
 from `{outbox}`
 where `{id}` = :id
     and not exists (
@@ -114,10 +114,10 @@ values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
     , `{header_values}`
 )
-/*M! returning `{id}`, `{returned}` */;
+/*M! returning `{returned}` */;
 -- then
 -- unless returned
-select `{id}`, `{returned}` from `{outbox}` where `{id}` = :id;
+select `{returned}` from `{outbox}` where `{id}` = :id;
 
 -- name: forget
 delete from `{outbox}` where `{id}` = :id;

@@ -16,7 +16,7 @@ select
     cast(cast(:payload as "{payload_input}") as "{payload_type}"), head.last, head.source
     , "{header_values}"
 from head
-returning cast("{id}" as text), "{returned}";
+returning "{returned}", "{sequence}";
 
 -- name: add_increasing
 with head as (
@@ -33,7 +33,7 @@ select
     cast(cast(:payload as "{payload_input}") as "{payload_type}"), head.last, head.source
     , "{header_values}"
 from head
-returning cast("{id}" as text), "{returned}";
+returning "{returned}", "{sequence}";
 
 -- name: add_unsequenced
 insert into "{outbox}" ("{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{header_columns}")
@@ -42,7 +42,7 @@ values (
     cast(cast(:payload as "{payload_input}") as "{payload_type}")
     , "{header_values}"
 )
-returning cast("{id}" as text), "{returned}";
+returning "{returned}";
 
 -- name: add_all_gapless
 with given as (
@@ -77,7 +77,7 @@ select
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
-returning cast("{id}" as text), "{returned}";
+returning "{returned}", "{sequence}", cast("{id}" as text);
 
 -- name: add_all_increasing
 with given as (
@@ -112,7 +112,7 @@ select
 from given
 join head on head.aggregatetype = given.aggregate_type and head.aggregateid = given.aggregate_id
 order by given.position
-returning cast("{id}" as text), "{returned}";
+returning "{returned}", "{sequence}", cast("{id}" as text);
 
 -- name: add_all_unsequenced
 insert into "{outbox}" ("{id}", "{aggregate_type}", "{aggregate_id}", "{type}", "{payload}", "{header_columns}")
@@ -128,7 +128,7 @@ from (
     ) with ordinality as event (id, aggregate_type, aggregate_id, type, payload, headers, sequence, position)
 ) as given
 order by given.position
-returning cast("{id}" as text), "{returned}";
+returning "{returned}", null, cast("{id}" as text);
 
 -- name: forget
 delete from "{outbox}" where "{id}" operator(pg_catalog.=) any(cast(cast(:ids as text[]) as uuid[]));
@@ -141,8 +141,7 @@ with head as (
     returning head.source, head.last, clock_timestamp() as created_at
 )
 select
-    cast(:id as text), head.last, head.source,
-    pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+    head.source, pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), head.last
 from head
 -- After the head row is locked: what the message says is what the row says.
 cross join lateral pg_catalog.pg_logical_emit_message(
@@ -161,8 +160,7 @@ with head as (
     returning head.source, head.last, clock_timestamp() as created_at
 )
 select
-    cast(:id as text), head.last, head.source,
-    pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+    head.source, pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US'), head.last
 from head
 cross join lateral pg_catalog.pg_logical_emit_message(
     true, cast(:prefix as text),
@@ -176,7 +174,7 @@ cross join lateral pg_catalog.pg_logical_emit_message(
 with clock as materialized (
     select clock_timestamp() as created_at
 )
-select cast(:id as text), null, null, pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
+select null, pg_catalog.to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US')
 from clock
 cross join lateral pg_catalog.pg_logical_emit_message(
     true, cast(:prefix as text),

@@ -14,7 +14,7 @@ select
     , "{header_values}"
 from "{heads}" as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :mark
-returning "{id}", "{returned}";
+returning "{returned}", "{sequence}";
 
 -- name: undo_gapless
 -- A caller may catch what the second insert raises, and commit: the number must not be gone then. No other insertion has
@@ -57,7 +57,7 @@ from "{heads}" as head
 where head.aggregatetype = :aggregate_type and head.aggregateid = :aggregate_id and head.event_id = :id
     -- The head was moved just now, and not when this id was written before.
     and changes() > 0
-returning "{id}", "{returned}";
+returning "{returned}", "{sequence}";
 -- then
 release cdc_outbox_add;
 
@@ -72,7 +72,7 @@ values (
     :id, :aggregate_type, :aggregate_id, :type, :payload
     , "{header_values}"
 )
-returning "{id}", "{returned}";
+returning "{returned}";
 
 -- name: forget
 delete from "{outbox}" where "{id}" = :id;
