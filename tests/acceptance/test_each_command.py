@@ -70,4 +70,4 @@ def test_a_command_runs_and_ends_with_its_exit_code(command: str, tmp_path: Path
 
 
 def test_every_command_is_tried() -> None:
-    assert sorted(COMMANDS) == cli.list_commands(click.Context(cli))
+    assert sorted(COMMANDS) == cli.list_commands(click.Context(cli, **cli.context_settings))

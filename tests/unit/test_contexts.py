@@ -325,7 +325,7 @@ def test_what_only_prints_statements_needs_no_secret() -> None:
 
 
 def test_every_command_that_a_context_can_tell_something_takes_one() -> None:
-    root = click.Context(cli)
+    root = click.Context(cli, **cli.context_settings)
     elsewhere = {
         "completion",
         "consume",

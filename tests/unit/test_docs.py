@@ -88,7 +88,7 @@ def shown_commands(page: Path) -> list[list[str]]:
 def test_a_shown_command_has_the_options_that_are_shown(page: Path) -> None:
     for words in shown_commands(page):
         command: click.Command = cli
-        context = click.Context(cli)
+        context = click.Context(cli, **cli.context_settings)
         for word in words:
             if not isinstance(command, click.Group) or (inner := command.get_command(context, word)) is None:
                 break

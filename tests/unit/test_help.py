@@ -13,7 +13,7 @@ HEADINGS = ["Pipeline", "Relay", "Tables", "Consumer", "Parked events", "Local s
 
 def _sections() -> dict[str, list[str]]:
     """Return the commands under each heading, as the help shows them."""
-    shown = cli.get_help(click.Context(cli, info_name="cdc-outbox", terminal_width=110))
+    shown = cli.get_help(click.Context(cli, **cli.context_settings, info_name="cdc-outbox", terminal_width=110))
     sections: dict[str, list[str]] = {}
     for line in shown.splitlines():
         if heading := re.fullmatch(r"(\w[\w ]*):", line):
@@ -27,11 +27,11 @@ def test_every_command_stands_once_under_a_heading() -> None:
     sections = _sections()
     assert [each for each in sections if each in HEADINGS] == HEADINGS
     shown = [command for heading in HEADINGS for command in sections[heading]]
-    assert sorted(shown) == cli.list_commands(click.Context(cli))
+    assert sorted(shown) == cli.list_commands(click.Context(cli, **cli.context_settings))
 
 
 def test_the_texts_stand_in_one_column() -> None:
-    shown = cli.get_help(click.Context(cli, info_name="cdc-outbox", terminal_width=110))
+    shown = cli.get_help(click.Context(cli, **cli.context_settings, info_name="cdc-outbox", terminal_width=110))
     commands = [line for line in shown.partition("\nPipeline:\n")[2].splitlines() if line.startswith("  ")]
     columns = {len(match[0]) for line in commands if (match := re.match(r"  [a-z][\w-]*  +", line))}
     assert len(columns) == 1

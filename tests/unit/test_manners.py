@@ -18,7 +18,7 @@ from cdc_outbox.cli.times import Duration, Time
 from tests.support.specs import ORDERS
 
 DOCS = Path(__file__).parents[2] / "docs"
-ROOT = click.Context(cli, info_name="cdc-outbox")
+ROOT = click.Context(cli, **cli.context_settings, info_name="cdc-outbox")
 
 
 def every_command() -> Iterator[tuple[str, ...]]:

@@ -24,7 +24,7 @@ from tests.support.commands import run_command
 from tests.support.connect_server import Answer, Asked, answering
 from tests.support.sqlite import SqliteStore
 
-ROOT = click.Context(cli, info_name="cdc-outbox")
+ROOT = click.Context(cli, **cli.context_settings, info_name="cdc-outbox")
 ACTS = {
     "baseline",
     "delete",

@@ -92,7 +92,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     def inside(command: click.Command, words: str) -> Iterator[tuple[str, click.Command]]:
         yield words, command
         if isinstance(command, click.Group):
-            context = click.Context(command)
+            context = click.Context(command, **command.context_settings)
             for name in command.list_commands(context):
                 inner = command.get_command(context, name)
                 assert inner is not None
@@ -142,7 +142,7 @@ def test_a_commands_help_begins_with_a_short_verb_phrase(words: str) -> None:
 
 
 def test_the_list_of_commands_has_the_first_lines_of_their_help() -> None:
-    shown = cli.get_help(click.Context(cli, info_name="cdc-outbox", terminal_width=110))
+    shown = cli.get_help(click.Context(cli, **cli.context_settings, info_name="cdc-outbox", terminal_width=110))
     for words, command in commands():
         if words and " " not in words:
             assert re.search(
