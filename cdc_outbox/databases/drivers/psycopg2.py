@@ -33,7 +33,7 @@ from cdc_outbox.databases.drivers.transactions import (
     session_settings,
     transaction,
 )
-from cdc_outbox.databases.sql import PYFORMAT_LITERAL
+from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 
 Connectable = Connection | Cursor
@@ -54,7 +54,7 @@ class Psycopg2(SendsAtOnce):
 
     dialect = Dialect.POSTGRESQL
     serves_type = True
-    style = PYFORMAT_LITERAL
+    style = PYFORMAT
     transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
 
     def joins_transaction(self, connectable: Connectable) -> bool:

@@ -37,7 +37,6 @@ _FORM = (
     "Start each statement with a line `-- name: some_name`, or `-- name: some_name if condition` in a migration, and "
     "end it with a semicolon."
 )
-_TEXT_FIRST = re.compile(r"""cast\(cast\((:[a-z_]\w*) as (?:text|"\{payload_input\}")\) as""")
 _REGION = re.compile(r"^ *-- if (\w+)\n(.*?)^ *-- end$\n?", re.MULTILINE | re.DOTALL)
 _TOKEN = re.compile(
     r"""
@@ -58,14 +57,11 @@ class ParameterStyle:
         pattern: With ``{}`` where the name goes.
         special: A character that the driver reads as the start of a parameter, also inside quotes.
         escape: What stands in front of it where it means itself.
-        is_literal: Whether the driver puts constants in the parameters' places: they have no type, and need no cast to
-            text before the one to another type, which the server would plan for each event.
     """
 
     pattern: str
     special: str = ""
     escape: str = ""
-    is_literal: bool = False
 
     def parameter(self, name: str) -> str:
         """Return how a statement refers to the parameter ``name``."""
@@ -77,9 +73,7 @@ class ParameterStyle:
 
 
 PYFORMAT = ParameterStyle("%({})s", special="%", escape="%")
-"""psycopg, Django, PyMySQL, mysqlclient."""
-PYFORMAT_LITERAL = ParameterStyle("%({})s", special="%", escape="%", is_literal=True)
-"""psycopg2."""
+"""psycopg, psycopg2, Django, PyMySQL, mysqlclient."""
 NAMED = ParameterStyle(":{}")
 """sqlite3, aiosqlite."""
 _MARK = "\0"
@@ -127,8 +121,6 @@ class Statement:
             return style.parameter(token["parameter"]) if style and token["parameter"] else token[0]
 
         text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", self.text).rstrip()
-        if style and style.is_literal:
-            text = _TEXT_FIRST.sub(r"cast(\1 as", text)
         tag, number = "$$", 0
         while True:
             rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
