@@ -226,7 +226,7 @@ class OutboxStatements:
 def _recorded(event: Event, event_id: str, row: Sequence[Any] | None) -> RecordedEvent:
     if row is None:
         raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
-    source, created_at, *sequence = row  # an event that is not numbered comes back without one
+    source, created_at, *sequence = row  # an unnumbered event has none
     return event.recorded(event_id, _moment(created_at), sequence=sequence[0] if sequence else None, source=source)
 
 

@@ -54,7 +54,7 @@ def refuse(*_: object, **__: object) -> None:
     raise AssertionError("executed by SQLAlchemy")
 
 
-def test_statements_go_below_where_nobody_looks(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statements_go_below_without_listeners(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     with Session(engine) as session, session.begin():
         session.connection()
         monkeypatch.setattr(Connection, "exec_driver_sql", refuse)
@@ -151,7 +151,7 @@ def test_a_connection_that_broke_is_given_up(either_engine: Engine, store: Postg
 
 
 def test_a_connection_whose_statement_was_interrupted_is_given_up(either_engine: Engine, store: PostgresStore) -> None:
-    """What its server does by now is unknown: SQLAlchemy does the same."""
+    """SQLAlchemy invalidates it too, because the state of its session on the server is unknown."""
 
     class Interrupting:
         description = None

@@ -208,7 +208,7 @@ def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool
 
 
 def joined(driver: Driver, connection: AnyConnection) -> AnyConnection | None:
-    """Return what a driver executes on the soonest in this connection's transaction; ``None`` outside of one."""
+    """Return the connection that executes in the caller's transaction; ``None`` if there is no transaction."""
     if ask := getattr(driver, "joined", None):
         return ask(connection)
     return connection if driver.joins_transaction(connection) else None

@@ -109,7 +109,7 @@ class SqlAlchemy(_SqlAlchemy):
         return self.joined(connectable) is not None
 
     def joined(self, connectable: Connectable) -> Connection | None:
-        """Return the connection whose transaction a statement would join: a session takes microseconds to find it.
+        """Return the connection whose transaction a statement would join; finding a session's takes microseconds.
 
         ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
         """
@@ -137,7 +137,7 @@ class SqlAlchemy(_SqlAlchemy):
             return rows
 
     def fetch_often(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
-        """Execute on the driver's connection: SQLAlchemy's objects around each execution cost as much as the rest."""
+        """Execute on the driver's connection if possible: SQLAlchemy's execution takes as long as the rest."""
         connection = _connection(connectable)
         if parameters is None or not statements.may_fetch_below(connection, self.style):
             return self.fetch(connection, sql, parameters)

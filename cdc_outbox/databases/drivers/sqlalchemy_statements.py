@@ -1,7 +1,7 @@
 """Our statements on a connection of SQLAlchemy's, written as the driver below it reads them.
 
-SQLAlchemy would translate its own style at each execution, which costs as much as all else about an event; so does what
-it makes around an execution, which is left out where it makes no difference.
+SQLAlchemy would translate its own style at each execution, which takes as long as the rest of adding an event. Its
+execution context and result take as long again; :func:`fetch_below` avoids them.
 """
 
 from collections.abc import Mapping
@@ -69,7 +69,7 @@ def _numbered(sql: str, parameters: Mapping[str, Any]) -> tuple[str, tuple[Any, 
 
 
 def fetched(result: CursorResult[Any]) -> list[Row]:
-    """Return a result's rows, from the driver's cursor: objects of SQLAlchemy's around them cost more than they."""
+    """Return a result's rows from the driver's cursor, because SQLAlchemy's ``Row`` objects take longer."""
     if not result.returns_rows or result.cursor is None:
         return []
     rows = [tuple(row) for row in result.cursor.fetchall()]
@@ -85,9 +85,11 @@ def may_fetch_below(connection: Connection, style: ParameterStyle) -> bool:
     """
     if style is _TEXT or not connection.in_transaction():
         return False
-    # What SQLAlchemy asks itself; in a version that calls it otherwise somebody may be watching.
-    watching = ((connection, "_echo"), (connection, "_has_events"), (connection.engine, "_has_events"))
-    return not any(getattr(where, name, True) for where, name in (*watching, (connection.dialect, "_has_events")))
+    if getattr(connection, "_echo", True):
+        return False
+    # SQLAlchemy itself checks these attributes. If a version has other names for them, assume that there are listeners.
+    listened_to = (connection, connection.engine, connection.dialect)
+    return not any(getattr(each, "_has_events", True) for each in listened_to)
 
 
 def fetch_below(connection: Connection, sql: str, parameters: Mapping[str, Any], style: ParameterStyle) -> list[Row]:
