@@ -1,7 +1,54 @@
 """A Kafka record as a value, free of any client library."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import overload
+
+Header = tuple[str, bytes | None]
+
+
+class Headers(Sequence[Header]):
+    """Headers as they are read: their names beside their values, where a tuple would hold a tuple for each of them.
+
+    Nearly all records of a topic have the same names in the same order. It is equal to any sequence of the same pairs.
+    """
+
+    __slots__ = ("names", "values")
+
+    def __init__(self, names: tuple[str, ...] = (), values: tuple[bytes | None, ...] = ()) -> None:
+        self.names, self.values = names, values
+
+    @classmethod
+    def of(cls, pairs: Iterable[Header]) -> "Headers":
+        """Return pairs as columns."""
+        return pairs if isinstance(pairs, cls) else cls(*zip(*pairs, strict=True))
+
+    def __iter__(self) -> Iterator[Header]:
+        return zip(self.names, self.values, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @overload
+    def __getitem__(self, place: int) -> Header: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Header, ...]: ...
+    def __getitem__(self, place: int | slice) -> Header | tuple[Header, ...]:
+        return tuple(self)[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def size(self) -> int:
+        """How many bytes names and values have."""
+        return len("".join(self.names).encode()) + len(b"".join(filter(None, self.values)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +67,7 @@ class Message:
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes | None], ...] = ()
+    headers: Sequence[Header] = ()
     timestamp_ms: int | None = None
     partition: int | None = None
     offset: int | None = None
@@ -29,20 +76,9 @@ class Message:
     @property
     def size(self) -> int:
         """How many bytes key, value and headers have."""
-        return len(self.key or b"") + len(self.value or b"") + headers_size(self.headers)
+        return len(self.key or b"") + len(self.value or b"") + Headers.of(self.headers).size
 
     @property
     def position(self) -> str:
         """Where the record lies, as a person writes it: ``topic[partition]@offset``."""
         return f"{self.topic}[{self.partition}]@{self.offset}"
-
-
-def headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return how many bytes the names and the values of headers have."""
-    # A plain loop: a consumer asks for every record, and a generator costs more than the bytes themselves.
-    size = 0
-    for name, value in headers:
-        size += len(name) if name.isascii() else len(name.encode())
-        if value is not None:
-            size += len(value)
-    return size

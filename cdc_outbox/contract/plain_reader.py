@@ -7,7 +7,8 @@ both.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
 from cdc_outbox.formats import payload
@@ -15,10 +16,28 @@ from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.cloudevents import is_attribute
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.formats.timestamps import from_header
-from cdc_outbox.message import Message
+from cdc_outbox.message import Headers, Message
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _MAX_SEQUENCE = 2**63 - 1
+_MAX_LAYOUTS = 100
+"""A topic's messages have a few layouts; one whose headers differ each time must not fill the memory."""
+_MISSING = -1
+
+
+class _Layout(NamedTuple):
+    """Where the values are in messages that have the same headers in the same order."""
+
+    id: int = _MISSING
+    type: int = _MISSING
+    aggregate_type: int = _MISSING
+    sequence: int = _MISSING
+    source: int = _MISSING
+    created_at: int = _MISSING
+    extra: tuple[tuple[str, int], ...] = ()
+
+
+_UNUSUAL = _Layout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,7 @@ class PlainReader:
     numbered: Mapping[str, bool]
     extra_headers: frozenset[str]
     is_json: bool
+    _layouts: dict[tuple[str, ...], _Layout] = field(default_factory=dict, init=False, compare=False)
 
     @classmethod
     def of(
@@ -57,24 +77,23 @@ class PlainReader:
 
     def event_of(self, message: Message, attempt: int) -> RecordedEvent | None:
         """Return the event that a message carries, ``None`` where the message must be looked at closer."""
-        names, pairs = self.names, message.headers
-        if not message.has_headers or len(dict(pairs)) != len(pairs):  # a name may appear twice
-            return None
+        pairs = Headers.of(message.headers)
+        layout = self._layouts.get(pairs.names) or self._learn(pairs.names)
+        at_id, at_type, at_aggregate_type, at_sequence, at_source, at_created_at, extra = layout
         try:
-            headers = {name: value.decode() for name, value in pairs if value is not None}
-            event_id, event_type = headers.pop("id"), headers.pop(names.type)
-            aggregate_type = headers.pop(names.aggregate_type)
-            is_numbered = self.numbered[aggregate_type]
-            created_at = from_header(headers.pop(names.created_at))
-            sequence, source = headers.pop(names.sequence, None), headers.pop(names.source, None)
+            texts = [None if value is None else value.decode() for value in pairs.values]
+            texts.append(None)  # in the place of what is missing
+            event_id, event_type, aggregate_type = texts[at_id], texts[at_type], texts[at_aggregate_type]
+            sequence, source, created = texts[at_sequence], texts[at_source], texts[at_created_at]
+            if not (event_id and event_type and aggregate_type and created and message.has_headers):
+                return None
+            is_numbered, created_at = self.numbered[aggregate_type], from_header(created)
             aggregate_id = (message.key or b"").decode()
             content = message.value if message.value is None or not self.is_json else payload.decode(message.value)
         except (KeyError, ValueError):
             return None
         number = sequence_of(sequence) if is_numbered else None
-        if not (event_id and event_type and aggregate_id) or (is_numbered and not (number and source)):
-            return None
-        if headers and not headers.keys() <= self.extra_headers:
+        if not aggregate_id or (is_numbered and not (number and source)):
             return None
         return RecordedEvent(
             id=event_id,
@@ -85,9 +104,20 @@ class PlainReader:
             sequence=number,
             source=source,
             created_at=created_at,
-            headers=headers,
+            headers={name: text for name, place in extra if (text := texts[place]) is not None},
             record=record_of(message, attempt),
         )
+
+    def _learn(self, names: tuple[str, ...]) -> _Layout:
+        """Note where the headers are in messages that have these names."""
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        places = {name: place for place, name in enumerate(names)}
+        is_plain = len(places) == len(names)  # a name may appear twice
+        own = {role: places.pop(name, _MISSING) for role, name in {"id": "id", **self.names.placed()}.items()}
+        is_plain = is_plain and places.keys() <= self.extra_headers
+        layout = self._layouts[names] = _Layout(**own, extra=tuple(places.items())) if is_plain else _UNUSUAL
+        return layout
 
 
 def sequence_of(text: str | None) -> int | None:
