@@ -22,8 +22,8 @@ from cdc_outbox.consumer.ordering import (
     moves_of,
     successors_of,
 )
-from cdc_outbox.consumer.parked_events import ParkStore, Rank, Reason
-from cdc_outbox.consumer.parking import ParkingPlan
+from cdc_outbox.consumer.parked_events import ParkStore, Reason
+from cdc_outbox.consumer.parking import ParkingPlan, behind_unreadable, refuse_ids_of_others
 from cdc_outbox.consumer.retries import error_of
 from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
@@ -31,7 +31,6 @@ from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
     HandlerError,
-    MessageError,
     PartitionLostError,
     TransactionEndedError,
 )
@@ -207,6 +206,9 @@ class _Work:
         self._connection, self._held = connection, held
         self._items = [item if item.failure is None else self._ordered(item) for item in items]
         self._judged = [item for item in self._items if item.failure is None or item.is_judged]
+        self._is_plain = _are_plain(items)
+        self._is_common = False
+        """Whether all are plain and next, and nothing of their aggregates is parked; as a rule they are."""
         self._behind: set[str] = set()
         self.claims = Claims()
 
@@ -227,11 +229,13 @@ class _Work:
         await self._fence()
         watermarks, judgements = await self._judge(watermarks)
         judged = list(zip(self._judged, judgements, strict=True))
-        applied = [(item, judgement) for item, judgement in judged if _is_applied(item, judgement)]
-        handled = [item for item, _ in applied]
+        applied, handled = judgements, self._judged
+        if not self._is_common:
+            applied = [judgement for item, judgement in judged if _is_applied(item, judgement)]
+            handled = [item for item, judgement in judged if _is_applied(item, judgement)]
         await self._calls.run(handled, self._connection)
         parking = await self._park_events(judged, handled)
-        moves = moves_of([judgement for _, judgement in applied], watermarks, parking.blocking)
+        moves = moves_of(applied, watermarks, parking.blocking)
         parked = await self._inbox.advance(self._connection, self.claims, moves)
         # As a rule nothing is parked.
         successors = successors_of(moves, parked, self._order_of) if parked else {}
@@ -251,7 +255,7 @@ class _Work:
         watermarks = await self._inbox.lock_watermarks(self._connection, redone | blocked)
         # Under the ids that their rows have: what could not be read then has another one now.
         there = await self._park.find_parked(self._connection, rows)
-        self._behind = _behind_unreadable(self._items, there.keys())
+        self._behind = behind_unreadable(self._items, there.keys())
         self._judged = [item for item in self._judged if item.parked is None or item.parked.event_id in there]
         return watermarks
 
@@ -272,8 +276,8 @@ class _Work:
 
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
-        fresh = [item for item in self._items if item.parked is None and item.topic_partition in self._held]
-        offsets = {item.topic_partition: (item.message.offset or 0) + 1 for item in fresh}
+        last = {item.topic_partition: item.message for item in self._items if item.parked is None}
+        offsets = {tp: (message.offset or 0) + 1 for tp, message in last.items() if tp in self._held}
         moves = {tp: OffsetMove(self._stored.get(tp), offset) for tp, offset in offsets.items()}
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
@@ -285,10 +289,15 @@ class _Work:
         # A lock was taken after nothing: what it read is as new as it gets.
         others = {item.aggregate for item in self._judged} - locked.keys()
         watermarks = {**await self._inbox.find_watermarks(self._connection, others), **locked}
-        unseen = self.claims.new | {item.event_id for item in self._judged if item.failure and item.is_unreadable}
+        unseen: Set[str] = self.claims.new
+        if not self._is_plain:
+            unseen |= {item.event_id for item in self._judged if item.failure and item.is_unreadable}
         memory = Memory(unseen=unseen, watermarks=watermarks, purged_before=purged_before)
         judgements = self._judgements(memory)
         blocked = {aggregate for aggregate, watermark in watermarks.items() if watermark.parked}
+        self._is_common = self._is_plain and not blocked and {verdict for _, _, verdict, _ in judgements} <= {_NEXT}
+        if self._is_common:
+            return watermarks, judgements
         wanted = {
             judgement.aggregate
             for item, judgement in zip(self._judged, judgements, strict=True)
@@ -305,15 +314,16 @@ class _Work:
             memory = Memory(unseen=unseen, watermarks=watermarks, parked=parked.keys(), purged_before=purged_before)
             judgements = self._judgements(memory)
             judged = zip(self._judged, judgements, strict=True)
-            _refuse_ids_of_others([judgement for item, judgement in judged if not item.is_unreadable], parked)
+            refuse_ids_of_others([judgement for item, judgement in judged if not item.is_unreadable], parked)
         return watermarks, judgements
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
-        special = [item for item in self._judged if item.failure is not None or item.parked is not None]
+        special = [] if self._is_plain else [item for item in self._judged if item.failure or item.parked]
         return judge(
             [item.event for item in self._judged],
             memory,
             self._order_of,
+            aggregates=[item.aggregate for item in self._judged],
             failed={item.event_id for item in special if item.failure or item.is_stuck},
             redone={item.event_id for item in special if item.is_redone},
             forced={item.event_id for item in special if item.parked and item.parked.forced},
@@ -324,10 +334,10 @@ class _Work:
         parking = ParkingPlan(
             inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
         )
-        for item in self._items:
+        for item in () if self._is_plain else self._items:
             if not item.is_judged:
                 await parking.put_unreadable(item)
-        for item, judgement in judged:
+        for item, judgement in () if self._is_common else judged:
             # Most are applied, and there is nothing to do about those.
             if judgement.verdict is not _NEXT or item.failure or item.parked or item.is_begun:
                 await parking.put(item, judgement)
@@ -336,6 +346,8 @@ class _Work:
 
     def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
         handled = set(filter(self._calls.has_handler, {item.event.type for item, _ in judged}))
+        if self._is_common and len(handled) == len({item.event.type for item in self._items}):
+            return [_APPLIED] * len(self._items)
         outcomes = [_outcome(item, judgement, handled) for item, judgement in judged]
         if len(judged) == len(self._items):
             return outcomes
@@ -346,6 +358,11 @@ class _Work:
 # An attribute of an enumeration costs a look-up for each event.
 _NEXT, _DUPLICATE, _APPLIED = Verdict.NEXT, Verdict.DUPLICATE, Outcome.APPLIED
 _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPERSEDED}
+
+
+def _are_plain(items: Sequence[Item]) -> bool:
+    """Return whether none was tried before or comes out of the park."""
+    return not any(item.failure or item.parked or item.is_begun for item in items)
 
 
 def _is_applied(item: Item, judgement: Judgement) -> bool:
@@ -365,30 +382,3 @@ def refuse_stale(stale: Sequence[TopicPartition]) -> None:
         names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
         message = f"{names} now belongs to another consumer, or the database has lost commits"
         raise PartitionLostError(message, partitions=tuple(stale))
-
-
-def _refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, Rank]) -> None:
-    """Refuse an event under the id of another one that is set aside: it would pass for that one, and be lost.
-
-    Raises:
-        MessageError: There is one. The park identifies events by their ids, so this one is parked under its message's.
-    """
-    ranks = dict(parked)
-    for event, aggregate, verdict, _ in judgements:
-        rank = ranks.setdefault(event.id, (aggregate, event.sequence))
-        if verdict is Verdict.PARKED and rank != (aggregate, event.sequence):
-            raise MessageError(f"{event} has the id of another event, which is parked")
-
-
-def _behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
-    """Return the ids of what comes out of the park behind what stays there, and is no event of the same aggregate."""
-    stopped: set[Aggregate] = set()
-    behind = set()
-    for item in items:
-        if item.is_redone and item.aggregate in stopped:
-            behind.add(item.event_id)
-        elif item.parked is None or not item.parked.blocks or item.parked.event_id not in there:
-            continue
-        elif item.is_unreadable or (item.is_stuck and not item.is_redone):
-            stopped.add(item.parked.aggregate)
-    return behind

@@ -93,6 +93,7 @@ class Item:
         is_begun: Whether it is noted in the database that it was begun.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
         size: How many bytes key, value and headers of the message have.
+        aggregate: What its watermark is kept for.
     """
 
     event: RecordedEvent
@@ -102,17 +103,13 @@ class Item:
     is_begun: bool = False
     topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
     size: int = field(init=False)
+    aggregate: Aggregate = field(init=False)
 
     def __post_init__(self) -> None:
         # Once, and not whenever it is asked for: with many events in a batch that is what costs.
-        self.size = self.message.size
+        self.size, self.aggregate = self.message.size, aggregate_of(self.event)
         if self.topic_partition is _FROM_MESSAGE:
             self.topic_partition = partition_of(self.message)
-
-    @property
-    def aggregate(self) -> Aggregate:
-        """What its watermark is kept for."""
-        return aggregate_of(self.event)
 
     @property
     def event_id(self) -> str:

@@ -167,6 +167,7 @@ def judge(
     memory: Memory,
     order_of: Callable[[str], Order],
     *,
+    aggregates: Iterable[Aggregate] | None = None,
     failed: Set[str] = frozenset(),
     redone: Set[str] = frozenset(),
     forced: Set[str] = frozenset(),
@@ -175,25 +176,32 @@ def judge(
     """Return each event's verdict, as if they were applied one after the other.
 
     Args:
+        aggregates: Those of the events, one for each; by default they are found out.
         failed: Ids of events whose handlers failed, so that they are set aside when they are next.
         redone: Ids of events that come out of the park, an aggregate's in order from its first.
         forced: Ids among them that an operator decided to apply in spite of their verdict.
         behind: Ids among them that wait for one that is not in the list, because it cannot be read any more.
     """
     state = _State(memory, redone, behind)
+    # An event that is new and the one that may follow is next, unless its id is known for something else.
+    are_known = bool(failed or forced or memory.parked)
     judgements = []
-    for event in events:
-        aggregate, event_id = aggregate_of(event), event.id
-        last = state.last(aggregate)
-        if event_id in forced:
+    for event, aggregate in zip(events, aggregates or map(aggregate_of, events), strict=True):
+        event_id, sequence, last = event.id, event.sequence, state.last(aggregate)
+        order = order_of(event.aggregate_type)
+        is_next = sequence is not None and sequence == order.successor(last)
+        if is_next and event_id in state.left and not (are_known or state.parked):
+            verdict = _NEXT
+            state.left.discard(event_id)
+        elif event_id in forced:
             verdict = Verdict.NEXT if state.take(event_id) else Verdict.DUPLICATE
         elif event_id in state.parked or (event_id in memory.parked and event_id not in redone):
             verdict = Verdict.PARKED
         else:
-            verdict = _verdict(event, aggregate, last, order_of(event.aggregate_type), state)
+            verdict = _verdict(event, aggregate, last, order, state)
         if verdict is _NEXT and event_id not in failed:
-            if event.sequence is not None:
-                state.lasts[aggregate] = max(last, event.sequence)
+            if sequence is not None:
+                state.lasts[aggregate] = max(last, sequence)
         elif not verdict.is_done:
             state.parked.add(event_id)
             if verdict not in _BESIDE:
@@ -215,10 +223,10 @@ def moves_of(
         parked: How many more events of an aggregate are parked than before, where the number changes.
     """
     lasts: dict[Aggregate, int] = {}
-    for judgement in applied:
-        sequence = judgement.event.sequence
-        if sequence is not None and sequence > judgement.last:
-            lasts[judgement.aggregate] = sequence
+    for event, aggregate, _, last in applied:
+        sequence = event.sequence
+        if sequence is not None and sequence > last:
+            lasts[aggregate] = sequence
     parked = parked or {}
     moves = []
     for aggregate in sorted(lasts.keys() | parked.keys()):

@@ -6,7 +6,7 @@ Parked events of topic-partitions that no consumer is assigned are applied by on
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
 from cdc_outbox.consumer.claims import Claims, InboxStore
@@ -14,10 +14,10 @@ from cdc_outbox.consumer.fencing import EpochStore, TopicPartition, partition_of
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Aggregate, Judgement, Verdict, sentence
-from cdc_outbox.consumer.parked_events import REASONS, Failure, ParkedEvent, ParkStore, Reason
+from cdc_outbox.consumer.parked_events import REASONS, Failure, ParkedEvent, ParkStore, Rank, Reason
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.errors import ParkFullError
+from cdc_outbox.errors import MessageError, ParkFullError
 
 
 class ParkingPlan:
@@ -131,6 +131,33 @@ def _keeps_row(item: Item, verdict: Verdict) -> bool:
         return True
     is_read_at_last = item.parked is not None and item.parked.reason is Reason.UNREADABLE
     return item.is_redone and not (is_read_at_last and verdict in {Verdict.GAP, Verdict.CONFLICT, Verdict.EXPIRED})
+
+
+def refuse_ids_of_others(judgements: Sequence[Judgement], parked: Mapping[str, Rank]) -> None:
+    """Refuse an event under the id of another one that is set aside: it would pass for that one, and be lost.
+
+    Raises:
+        MessageError: There is one. The park identifies events by their ids, so this one is parked under its message's.
+    """
+    ranks = dict(parked)
+    for event, aggregate, verdict, _ in judgements:
+        rank = ranks.setdefault(event.id, (aggregate, event.sequence))
+        if verdict is Verdict.PARKED and rank != (aggregate, event.sequence):
+            raise MessageError(f"{event} has the id of another event, which is parked")
+
+
+def behind_unreadable(items: Sequence[Item], there: Set[str]) -> set[str]:
+    """Return the ids of what comes out of the park behind what stays there, and is no event of the same aggregate."""
+    stopped: set[Aggregate] = set()
+    behind = set()
+    for item in items:
+        if item.is_redone and item.aggregate in stopped:
+            behind.add(item.event_id)
+        elif item.parked is None or not item.parked.blocks or item.parked.event_id not in there:
+            continue
+        elif item.is_unreadable or (item.is_stuck and not item.is_redone):
+            stopped.add(item.parked.aggregate)
+    return behind
 
 
 _log = logging.getLogger(__name__)
