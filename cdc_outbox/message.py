@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import overload
 
 Header = tuple[str, bytes | None]
+_known_names: dict[tuple[str, ...], tuple[str, ...]] = {}
+"""The names of headers that were read before: messages in memory share them."""
+_MAX_KNOWN = 1_000
 
 
 class Headers(Sequence[Header]):
-    """Headers as they are read: their names beside their values, where a tuple would hold a tuple for each of them.
+    """Headers as columns: nearly all records of a topic have the same names, in the same order.
 
-    Nearly all records of a topic have the same names in the same order. It is equal to any sequence of the same pairs.
+    A tuple of pairs would be an object for each of them. Columns are equal to any sequence of the same pairs.
     """
 
     __slots__ = ("names", "values")
@@ -21,7 +24,12 @@ class Headers(Sequence[Header]):
     @classmethod
     def of(cls, pairs: Iterable[Header]) -> "Headers":
         """Return pairs as columns."""
-        return pairs if isinstance(pairs, cls) else cls(*zip(*pairs, strict=True))
+        if isinstance(pairs, cls):
+            return pairs
+        names, values = tuple(zip(*pairs, strict=True)) or ((), ())
+        if len(_known_names) >= _MAX_KNOWN:
+            _known_names.clear()
+        return cls(_known_names.setdefault(names, names), values)
 
     def __iter__(self) -> Iterator[Header]:
         return zip(self.names, self.values, strict=True)

@@ -82,21 +82,17 @@ def _headers_of(record: "confluent.Message[bytes, bytes]") -> list[tuple[str, by
     return None if headers is _UNREADABLE else cast("list[tuple[str, bytes | None]]", headers)
 
 
-_NO_HEADERS = message.Headers()
-
-
 def message_of(record: "confluent.Message[bytes, bytes]") -> message.Message:
     """Return a record of a topic as a value."""
     kind, timestamp = record.timestamp()
     pairs = _headers_of(record)
-    headers = message.Headers(*zip(*pairs, strict=True)) if pairs else _NO_HEADERS
     return message.Message(
         topic=record.topic() or "",
         partition=record.partition(),
         offset=record.offset(),
         key=record.key(),
         value=record.value(),
-        headers=headers,
+        headers=message.Headers.of(pairs or ()),
         timestamp_ms=None if kind == confluent.TIMESTAMP_NOT_AVAILABLE else timestamp,
         has_headers=pairs is not None,
     )
