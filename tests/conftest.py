@@ -43,12 +43,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Collect without the garbage collector, which would go through ten thousand tests that stay again and again."""
+    """Collect tests without collecting garbage, which would go through ten thousand tests that stay again and again.
+
+    Afterwards it is collected seldom: as often as by default, it would take much of the tests' time.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(20_000)
         gc.enable()
 
 
