@@ -27,6 +27,7 @@ BOUNDS = (
     ("ours, per event", "bare, per event", 0.88, "statements, per event"),
     ("ours, pipeline", "bare, pipeline", 0.75, "statements, pipeline"),
     ("ours, on_batch", "bare, one statement", 0.75, "statements, on_batch"),
+    ("ours, on_batch, frozen", "bare, one statement", 0.75, "statements, on_batch"),
     ("ours, on_batch", "one transaction a message", 16, "statements, on_batch"),
 )
 """How many times as fast as another one a contestant must be, and which one shows what its statements leave of that."""

@@ -1,5 +1,6 @@
 """Our consumer, with each kind of handler."""
 
+import gc
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -43,6 +44,14 @@ class OursOnBatch(Ours):
         @self.consumer.on_batch(EVENT_TYPE)  # type: ignore[untyped-decorator]
         def place(events: Sequence[RecordedEvent], connection: psycopg.Connection[Any]) -> None:
             upsert_all(connection, [_row(event) for event in events])
+
+
+class OursOnBatchFrozen(OursOnBatch):
+    """The same, with what was imported kept from the garbage collector, as ``cdc-outbox consume`` does."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        gc.freeze()
 
 
 def _row(event: RecordedEvent) -> Row:

@@ -1,6 +1,7 @@
 """``cdc-outbox consume``."""
 
 import asyncio
+import gc
 import importlib
 import logging
 import signal
@@ -59,6 +60,7 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
+    gc.freeze()  # events of a batch are many objects, and what was imported need not be gone through for them
     if isinstance(consumer, Consumer):
         stop_at_signals(consumer.stop)
         consumer.run()
