@@ -324,10 +324,8 @@ def _later(steps: PQGen[Any], selector: BaseSelector, meanwhile: Meanwhile) -> P
     try:
         wanted = next(steps)
         while True:
-            # A look at the socket costs as much as half of what is done between two: the longer it has taken, the more.
-            turns = 1
-            while wanted is Wait.R and not selector.select(0) and all(meanwhile() for _ in range(turns)):
-                turns += 1
+            while wanted is Wait.R and not selector.select(0) and meanwhile():
+                pass
             wanted = steps.send((yield wanted))
     except StopIteration as end:
         return end.value
