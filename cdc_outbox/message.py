@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from typing import overload
 
 Header = tuple[str, bytes | None]
-_known_names: dict[tuple[str, ...], tuple[str, ...]] = {}
-"""The names of headers that were read before: messages in memory share them."""
-_MAX_KNOWN = 1_000
 
 
 class Headers(Sequence[Header]):
-    """Headers as columns: nearly all records of a topic have the same names, in the same order.
-
-    A tuple of pairs would be an object for each of them. Columns are equal to any sequence of the same pairs.
-    """
+    """Headers as columns, where a tuple of pairs would be an object for each of them; equal to a tuple of the pairs."""
 
     __slots__ = ("names", "values")
 
@@ -24,12 +18,7 @@ class Headers(Sequence[Header]):
     @classmethod
     def of(cls, pairs: Iterable[Header]) -> "Headers":
         """Return pairs as columns."""
-        if isinstance(pairs, cls):
-            return pairs
-        names, values = tuple(zip(*pairs, strict=True)) or ((), ())
-        if len(_known_names) >= _MAX_KNOWN:
-            _known_names.clear()
-        return cls(_known_names.setdefault(names, names), values)
+        return pairs if isinstance(pairs, cls) else cls(*zip(*pairs, strict=True))
 
     def __iter__(self) -> Iterator[Header]:
         return zip(self.names, self.values, strict=True)
@@ -45,7 +34,7 @@ class Headers(Sequence[Header]):
         return tuple(self)[place]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+        return isinstance(other, Headers | tuple | list) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
         return hash(tuple(self))

@@ -21,7 +21,7 @@ from cdc_outbox.message import Headers, Message
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _MAX_SEQUENCE = 2**63 - 1
 _MAX_LAYOUTS = 100
-"""A topic's messages have a few layouts; one whose headers differ each time must not fill the memory."""
+"""A topic's messages have a few layouts; one whose headers change places each time must not fill the memory."""
 _MISSING = -1
 
 
@@ -78,7 +78,7 @@ class PlainReader:
     def event_of(self, message: Message, attempt: int) -> RecordedEvent | None:
         """Return the event that a message carries, ``None`` where the message must be looked at closer."""
         pairs = Headers.of(message.headers)
-        layout = self._layouts.get(pairs.names) or self._learn(pairs.names)
+        layout = self._layouts.get(pairs.names) or self._find_layout(pairs.names)
         at_id, at_type, at_aggregate_type, at_sequence, at_source, at_created_at, extra = layout
         try:
             texts = [None if value is None else value.decode() for value in pairs.values]
@@ -108,15 +108,16 @@ class PlainReader:
             record=record_of(message, attempt),
         )
 
-    def _learn(self, names: tuple[str, ...]) -> _Layout:
-        """Note where the headers are in messages that have these names."""
-        if len(self._layouts) >= _MAX_LAYOUTS:
-            self._layouts.clear()
+    def _find_layout(self, names: tuple[str, ...]) -> _Layout:
+        """Return where the headers are in messages that have these names, and note it unless there are others."""
         places = {name: place for place, name in enumerate(names)}
         is_plain = len(places) == len(names)  # a name may appear twice
         own = {role: places.pop(name, _MISSING) for role, name in {"id": "id", **self.names.placed()}.items()}
-        is_plain = is_plain and places.keys() <= self.extra_headers
-        layout = self._layouts[names] = _Layout(**own, extra=tuple(places.items())) if is_plain else _UNUSUAL
+        if not is_plain or not places.keys() <= self.extra_headers:
+            return _UNUSUAL  # not noted: who writes the names decides how long they are
+        if len(self._layouts) >= _MAX_LAYOUTS:
+            self._layouts.clear()
+        layout = self._layouts[names] = _Layout(**own, extra=tuple(places.items()))
         return layout
 
 

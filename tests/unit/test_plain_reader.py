@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice, permutations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import EventFormat, ForeignOutbox, HeaderNames, PayloadType, RecordedEvent, SequenceMode, WireContract
+from cdc_outbox.contract.plain_reader import PlainReader
 from cdc_outbox.errors import MessageError
 from cdc_outbox.formats.attributes import BUILT_IN_HEADERS
 from cdc_outbox.message import Message
@@ -186,3 +188,21 @@ def messages(draw: st.DrawFn) -> Message:
 @given(st.sampled_from(sorted(CONTRACTS)), messages())
 def test_both_ways_say_the_same_of_any_message(name: str, message: Message) -> None:
     compare(CONTRACTS[name], message)
+
+
+def test_names_that_others_choose_are_not_kept() -> None:
+    reader = PlainReader.of(PLAIN.headers, AGGREGATES, PLAIN.extra_headers, PLAIN.payload_type)
+    assert reader is not None
+    assert reader.event_of(MESSAGE, 1) is not None
+    kept = dict(reader._layouts)
+    for number in range(3):
+        assert reader.event_of(replace(MESSAGE, headers=(*MESSAGE.headers, (f"x-{number}", b""))), 1) is None
+    assert reader._layouts == kept
+
+
+def test_headers_that_change_places_fill_no_memory() -> None:
+    reader = PlainReader.of(PLAIN.headers, AGGREGATES, PLAIN.extra_headers, PLAIN.payload_type)
+    assert reader is not None
+    for headers in islice(permutations(MESSAGE.headers), 150):
+        assert reader.event_of(replace(MESSAGE, headers=headers), 1) is not None
+    assert len(reader._layouts) <= 100
