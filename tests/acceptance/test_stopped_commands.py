@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.heartbeats import Looks
@@ -68,11 +69,16 @@ def test_a_slot_that_holds_everything_is_no_finding(deployed: Pipeline, capsys: 
 
 @contextmanager
 def another_reader(pipeline: Pipeline) -> Iterator[str]:
-    """Read the slot with another tool; yield what is said of it."""
+    """Read the slot with another tool, and confirm nothing of it: no connector starts from an offset before that.
+
+    Yield what is said of it.
+    """
     slot, publication = pipeline.spec.database.slot, pipeline.spec.database.publication
     options = ("-o", "proto_version=1", "-o", f"publication_names={publication}")
     program = pipeline.stack.postgres.programs / "pg_recvlogical"
-    process = subprocess.Popen([program, "-d", pipeline.dsn, "-S", slot, "--start", *options, "--file=/dev/null"])
+    dsn = make_conninfo(pipeline.dsn, options="-c wal_sender_timeout=0")  # the server asks for no confirmation either
+    arguments = ("-d", dsn, "-S", slot, "--start", "--status-interval=0", *options, "--file=/dev/null")
+    process = subprocess.Popen([program, *arguments])
     try:
         with pipeline.connect() as connection:
             reader = "select coalesce(max(active_pid), 0) from pg_replication_slots where slot_name = %s"
