@@ -4,6 +4,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from enum import StrEnum
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -61,9 +62,12 @@ class ReadinessProbe:
         self._report = report
         self._condition = Condition.PENDING
         self._since = self._last_up = time.monotonic()
+        self._was_restarted = False
 
     def look(self) -> float | None:
         """Return for how many seconds it has been up, ``None`` if it is not.
+
+        A task that failed by a race of Debezium's is restarted, once.
 
         Raises:
             ConnectorFailedError: It failed, with the trace, or was not up for too long.
@@ -79,7 +83,13 @@ class ReadinessProbe:
             self._last_up = now
             return lasted
         if found is Condition.FAILED and lasted >= self._timings.failed_seconds:
-            raise failure(f"{self._name}: {describe(status)}", status)
+            cause = reason_of(status)
+            if self._was_restarted or cause is None or not cause.is_race:
+                raise failure(f"{self._name}: {describe(status)}", status)
+            self._report(f"restarts what failed: {cause.sentence}")
+            with suppress(*PASSING):  # it is tried again at the next look
+                self._client.restart(self._name, only_failed=True)
+                self._was_restarted, self._since = True, now
         if now - self._last_up >= self._timings.timeout_seconds:
             if silence is not None and silence.retryable:
                 raise silence

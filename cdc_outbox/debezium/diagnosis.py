@@ -10,10 +10,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """A sentence with the cause, and the remedy."""
+    """A sentence with the cause, and the remedy.
+
+    Args:
+        is_race: Whether a restart of the task cures it, because it depends on the order of two threads.
+    """
 
     sentence: str
     remedy: str
+    is_race: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +28,11 @@ class KnownFailure:
     pattern: re.Pattern[str]
     sentence: str
     remedy: str
+    is_race: bool = False
 
 
-def _known(pattern: str, sentence: str, remedy: str) -> KnownFailure:
-    return KnownFailure(re.compile(pattern), sentence, remedy)
+def _known(pattern: str, sentence: str, remedy: str, *, is_race: bool = False) -> KnownFailure:
+    return KnownFailure(re.compile(pattern), sentence, remedy, is_race)
 
 
 _OWN_TOPICS = (
@@ -260,6 +266,13 @@ KNOWN_FAILURES = (
         "The worker cannot reach Kafka.",
         "Check that the brokers run, and that the worker can connect to bootstrap.servers and advertised.listeners.",
     ),
+    # It checks the history's topic twice at a start; the first check, when it ends, takes the second one's thread.
+    _known(
+        r"KafkaSchemaHistory\S* rejected from java\.util\.concurrent\.ThreadPoolExecutor",
+        "Two checks of the schema history's topic in Debezium met at the wrong moment.",
+        "Restart the connector with `cdc-outbox restart`.",
+        is_race=True,
+    ),
     _known(
         r"OutOfMemoryError",
         "The worker ran out of memory.",
@@ -275,7 +288,7 @@ def diagnosis_of(trace: str) -> Diagnosis | None:
         if found is not None:
             names = {name: value for name, value in found.groupdict().items() if value}
             names.setdefault("name", names.get("other", "…"))
-            return Diagnosis(_filled(known.sentence, names), _filled(known.remedy, names))
+            return Diagnosis(_filled(known.sentence, names), _filled(known.remedy, names), known.is_race)
     return None
 
 

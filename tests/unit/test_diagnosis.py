@@ -8,6 +8,10 @@ from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.wait import failure
 from cdc_outbox.debezium.diagnosis import KNOWN_FAILURES, diagnosis_of
 
+REJECTED = (
+    "java.util.concurrent.RejectedExecutionException: Task x.KafkaSchemaHistory$$Lambda$2126/0x00@4265 rejected from "
+    "java.util.concurrent.ThreadPoolExecutor@502125a4[Terminated, pool size = 0, completed tasks = 1]"
+)
 JAVA, KAFKA, CONNECT = "java", "org.apache.kafka.common.errors.", "org.apache.kafka.connect.errors.ConnectException: "
 CONFIG, DEBEZIUM = "org.apache.kafka.common.config.ConfigException: ", "io.debezium.DebeziumException: "
 PSQL = f"{CONNECT}An exception occurred in the change event producer. This connector will be stopped.\n\tat …\n"
@@ -51,6 +55,7 @@ CASES = (
         "config.providers",
     ),
     (f"{PSQL}FATAL: the database system is shutting down", "was restarting", "again"),
+    (REJECTED, "checks of the schema history", "cdc-outbox restart"),
     ("This worker does not have exactly-once source support enabled.", "without exactly-once", "every worker"),
     (f"{DEBEZIUM}…, but this is no longer available on the server.", "older than the slot", "--earlier-events"),
     (f"{DEBEZIUM}The connector previously stopped while taking a snapshot, but", "was interrupted", "republish"),

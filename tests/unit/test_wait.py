@@ -74,6 +74,13 @@ class Worker:
     def __init__(self, clock: Clock, answer: Callable[[float], ConnectorStatus | None]) -> None:
         self._clock = clock
         self._answer = answer
+        self.restarted_at: list[float] = []
+
+    def restart(self, _name: str, *, only_failed: bool) -> None:
+        assert only_failed
+        if self._answer(self._clock.now) is None:
+            raise ConnectUnavailableError("nobody answers")
+        self.restarted_at.append(self._clock.now)
 
     def glance_at(self, _name: str) -> ConnectorStatus:
         found = self._answer(self._clock.now)
@@ -82,8 +89,10 @@ class Worker:
         return found
 
 
-def wait_for(clock: Clock, answer: Callable[[float], ConnectorStatus | None], timings: Timings = TIMINGS) -> None:
-    worker: Any = Worker(clock, answer)
+def wait_for(
+    clock: Clock, answer: Callable[[float], ConnectorStatus | None], timings: Timings = TIMINGS, worker: Any = None
+) -> None:
+    worker = worker or Worker(clock, answer)
     wait_until_up(worker, "orders", stable_seconds=10, timings=timings, report=lambda _text: None)
 
 
@@ -145,3 +154,23 @@ def test_a_condition_is_looked_at_again_after_an_answer_that_did_not_come(clock:
     wait_until(holds, "something", timings=BRIEF)
     with pytest.raises(ConnectorFailedError, match="waiting for something"):
         wait_until(lambda: False, "something", timings=BRIEF)
+
+
+RACE = (
+    "RejectedExecutionException: Task x.KafkaSchemaHistory$1@2 rejected from java.util.concurrent.ThreadPoolExecutor@3"
+)
+
+
+def test_a_task_that_failed_by_a_race_is_restarted_once(clock: Clock) -> None:
+    failed = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", trace=RACE),))
+
+    def answer(now: float) -> ConnectorStatus:
+        return UP if any(now > at + 1 for at in cured.restarted_at) else failed
+
+    cured: Any = Worker(clock, answer)
+    wait_for(clock, answer, worker=cured)
+    assert len(cured.restarted_at) == 1
+    lasting: Any = Worker(clock, lambda _now: failed)
+    with pytest.raises(ConnectorFailedError, match="schema history"):
+        wait_for(clock, lambda _now: failed, worker=lasting)
+    assert len(lasting.restarted_at) == 1
