@@ -190,7 +190,7 @@ def judge(
         event_id, sequence, last = event.id, event.sequence, state.last(aggregate)
         order = order_of(event.aggregate_type)
         is_next = sequence is not None and sequence == order.successor(last)
-        if is_next and event_id in state.left and not (are_known or state.parked):
+        if is_next and not order.by_watermark and event_id in state.left and not (are_known or state.parked):
             verdict = _NEXT
             state.left.discard(event_id)
         elif event_id in forced:

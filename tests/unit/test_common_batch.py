@@ -44,6 +44,21 @@ def test_both_ways_judge_alike(order: Order) -> None:
         assert judge(events, memory, lambda _: order) == expected, (events, memory)
 
 
+@pytest.mark.parametrize("by_watermark", [False, True])
+def test_both_ways_judge_alike_where_two_types_share_an_id(by_watermark: bool) -> None:  # noqa: FBT001 - pytest's
+    orders = {
+        "order": Order(mode=SequenceMode.GAPLESS, by_watermark=by_watermark),
+        "bill": Order(mode=SequenceMode.GAPLESS),
+    }
+    kinds = [
+        make_event(number, event_id=one, aggregate_type=kind) for one, kind, number in product("ab", orders, (1, 2))
+    ]
+    for unseen, events in product(("", "a", "ab"), product(kinds, repeat=3)):
+        memory = Memory(unseen=set(unseen), watermarks={})
+        expected = judge(events, memory, orders.__getitem__, failed=NO_ID)
+        assert judge(events, memory, orders.__getitem__) == expected, (events, memory)
+
+
 def delivered(batches: Iterable[Sequence[RecordedEvent]], mode: SequenceMode) -> list[Any]:
     """Deliver batches one after the other; return what was said of each, all that was done, and what is left."""
     database = SpyDatabase()
