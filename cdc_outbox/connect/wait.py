@@ -4,7 +4,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from enum import StrEnum
 
 from cdc_outbox.connect.client import ConnectClient, ConnectorStatus
@@ -86,10 +85,15 @@ class ReadinessProbe:
             cause = reason_of(status)
             if self._was_restarted or cause is None or not cause.is_race:
                 raise failure(f"{self._name}: {describe(status)}", status)
-            self._report(f"restarts what failed: {cause.sentence}")
-            with suppress(*PASSING):  # it is tried again at the next look
+            try:
                 self._client.restart(self._name, only_failed=True)
-                self._was_restarted, self._since = True, now
+            except PASSING:  # it is tried again at the next look
+                return None
+            except ConnectError as error:
+                raise failure(f"{self._name}: {describe(status)}", status) from error
+            self._was_restarted, self._since = True, time.monotonic()
+            self._report(f"restarted what failed: {cause.sentence}")
+            return None
         if now - self._last_up >= self._timings.timeout_seconds:
             if silence is not None and silence.retryable:
                 raise silence

@@ -8,7 +8,7 @@ from cdc_outbox.connect import wait
 from cdc_outbox.connect.client import ConnectorStatus, TaskStatus
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.connect.wait import Condition, condition_of, describe, wait_until, wait_until_up
-from cdc_outbox.errors import ConnectorFailedError, ConnectUnavailableError
+from cdc_outbox.errors import ConnectError, ConnectorFailedError, ConnectUnavailableError
 
 
 def status(state: str, *tasks: str) -> ConnectorStatus:
@@ -174,3 +174,16 @@ def test_a_task_that_failed_by_a_race_is_restarted_once(clock: Clock) -> None:
     with pytest.raises(ConnectorFailedError, match="schema history"):
         wait_for(clock, lambda _now: failed, worker=lasting)
     assert len(lasting.restarted_at) == 1
+
+
+def test_a_restart_that_is_refused_leaves_the_failure_as_it_is(clock: Clock) -> None:
+    failed = ConnectorStatus("RUNNING", (TaskStatus(0, "FAILED", trace=RACE),))
+
+    class Refusing(Worker):
+        def restart(self, _name: str, *, only_failed: bool) -> None:
+            raise ConnectError(f"403: {only_failed}")
+
+    worker: Any = Refusing(clock, lambda _now: failed)
+    with pytest.raises(ConnectorFailedError, match="schema history") as caught:
+        wait_for(clock, lambda _now: failed, worker=worker)
+    assert caught.value.trace == RACE
