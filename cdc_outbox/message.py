@@ -8,7 +8,7 @@ Header = tuple[str, bytes | None]
 
 
 class Headers(Sequence[Header]):
-    """Headers as columns, where a tuple of pairs would be an object for each of them; equal to a tuple of the pairs."""
+    """Headers as two tuples, names and values: fewer objects than a tuple for each. Equal to a tuple of pairs."""
 
     __slots__ = ("names", "values")
 

@@ -60,7 +60,7 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
-    gc.freeze()  # events of a batch are many objects, and what was imported need not be gone through for them
+    gc.freeze()  # otherwise the garbage collector scans all imported objects again and again
     if isinstance(consumer, Consumer):
         stop_at_signals(consumer.stop)
         consumer.run()

@@ -66,7 +66,7 @@ class ReadinessProbe:
     def look(self) -> float | None:
         """Return for how many seconds it has been up, ``None`` if it is not.
 
-        A task that failed by a race of Debezium's is restarted, once.
+        A task is restarted once if its failure is a race (:attr:`Diagnosis.is_race`).
 
         Raises:
             ConnectorFailedError: It failed, with the trace, or was not up for too long.
@@ -87,7 +87,7 @@ class ReadinessProbe:
                 raise failure(f"{self._name}: {describe(status)}", status)
             try:
                 self._client.restart(self._name, only_failed=True)
-            except PASSING:  # it is tried again at the next look
+            except PASSING:  # the next look tries again
                 return None
             except ConnectError as error:
                 raise failure(f"{self._name}: {describe(status)}", status) from error

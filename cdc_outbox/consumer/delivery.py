@@ -208,7 +208,7 @@ class _Work:
         self._judged = [item for item in self._items if item.failure is None or item.is_judged]
         self._is_plain = _are_plain(items)
         self._is_common = False
-        """Whether all are plain and next, and nothing of their aggregates is parked; as a rule they are."""
+        """Whether all events are plain and next, and no event of their aggregates is parked; most batches are."""
         self._behind: set[str] = set()
         self.claims = Claims()
 
@@ -361,7 +361,7 @@ _DONE = {Verdict.DUPLICATE: Outcome.DUPLICATE, Verdict.SUPERSEDED: Outcome.SUPER
 
 
 def _are_plain(items: Sequence[Item]) -> bool:
-    """Return whether none was tried before or comes out of the park."""
+    """Return whether all are plain: none was tried before, and none comes out of the park."""
     return not any(item.failure or item.parked or item.is_begun for item in items)
 
 

@@ -183,14 +183,14 @@ def judge(
         behind: Ids among them that wait for one that is not in the list, because it cannot be read any more.
     """
     state = _State(memory, redone, behind)
-    # An event that is new and the one that may follow is next, unless its id is known for something else.
-    are_known = bool(failed or forced or memory.parked)
+    # Without failed, forced and parked ids, a new event with the successor's number is next, whatever else is known.
+    is_plain = not (failed or forced or memory.parked)
     judgements = []
     for event, aggregate in zip(events, aggregates or map(aggregate_of, events), strict=True):
         event_id, sequence, last = event.id, event.sequence, state.last(aggregate)
         order = order_of(event.aggregate_type)
         is_next = sequence is not None and sequence == order.successor(last)
-        if is_next and not order.by_watermark and event_id in state.left and not (are_known or state.parked):
+        if is_next and not order.by_watermark and event_id in state.left and is_plain and not state.parked:
             verdict = _NEXT
             state.left.discard(event_id)
         elif event_id in forced:

@@ -21,7 +21,7 @@ from cdc_outbox.message import Headers, Message
 _NUMBER = re.compile(r"[1-9][0-9]{0,18}")
 _MAX_SEQUENCE = 2**63 - 1
 _MAX_LAYOUTS = 100
-"""A topic's messages have a few layouts; one whose headers change places each time must not fill the memory."""
+"""Layouts that are cached: a topic has a few, unless a producer changes the order of headers with each message."""
 _MISSING = -1
 
 
@@ -109,12 +109,12 @@ class PlainReader:
         )
 
     def _find_layout(self, names: tuple[str, ...]) -> _Layout:
-        """Return where the headers are in messages that have these names, and note it unless there are others."""
+        """Return the layout of messages with these header names, and cache it if the contract knows all of them."""
         places = {name: place for place, name in enumerate(names)}
         is_plain = len(places) == len(names)  # a name may appear twice
         own = {role: places.pop(name, _MISSING) for role, name in {"id": "id", **self.names.placed()}.items()}
         if not is_plain or not places.keys() <= self.extra_headers:
-            return _UNUSUAL  # not noted: who writes the names decides how long they are
+            return _UNUSUAL  # not cached: a producer could fill the memory with long names
         if len(self._layouts) >= _MAX_LAYOUTS:
             self._layouts.clear()
         layout = self._layouts[names] = _Layout(**own, extra=tuple(places.items()))

@@ -13,7 +13,7 @@ class Diagnosis:
     """A sentence with the cause, and the remedy.
 
     Args:
-        is_race: Whether a restart of the task cures it, because it depends on the order of two threads.
+        is_race: Whether a restart of the task cures it, because the failure depends on the timing of two threads.
     """
 
     sentence: str
@@ -266,10 +266,10 @@ KNOWN_FAILURES = (
         "The worker cannot reach Kafka.",
         "Check that the brokers run, and that the worker can connect to bootstrap.servers and advertised.listeners.",
     ),
-    # It checks the history's topic twice at a start; the first check, when it ends, takes the second one's thread.
+    # Debezium checks the topic twice at a start, and shuts the thread pool down when the first check ends.
     _known(
         r"KafkaSchemaHistory\S* rejected from java\.util\.concurrent\.ThreadPoolExecutor",
-        "Two checks of the schema history's topic in Debezium met at the wrong moment.",
+        "Debezium shut down the thread pool for checks of the schema history's topic too early, a race in Debezium.",
         "Restart the connector with `cdc-outbox restart`.",
         is_race=True,
     ),

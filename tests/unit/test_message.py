@@ -1,4 +1,4 @@
-"""Headers as columns are to others what a tuple of pairs is."""
+"""Headers compare, iterate, hash and print like a tuple of pairs."""
 
 import pickle
 
