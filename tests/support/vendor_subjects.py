@@ -34,6 +34,16 @@ _RENDERED = (
 )
 SUBJECTS = {
     "test_configure.py": (*_JARS, *_RENDERED, "tests/support/profiles.py"),
+    "test_leader_loss.py": (
+        *_JARS,
+        *(
+            "cdc_outbox/contract/topics.py",
+            "cdc_outbox/kafka/*",
+            "cdc_outbox/relay/kafka_sink.py",
+            "cdc_outbox/relay/units.py",
+        ),
+        *("cdc_outbox/testing/broker.py", "tests/support/broker_cluster.py"),
+    ),
     "test_option_catalogue.py": (
         *_JARS,
         "cdc_outbox/debezium/options/*.json",
