@@ -16,6 +16,7 @@ from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
 from tests.support.pipeline import FedPipeline, Pipeline
+from tests.support.repeated_tests import RepeatedTests
 from tests.support.rig import CONNECTOR_PASSWORD, open_folder
 from tests.support.scheduling import Scheduling, order
 from tests.support.service import Service
@@ -32,13 +33,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all",
         action="store_true",
-        help="Run the vendors' suites too, note those that passed, and try more examples.",
+        help="Run the vendors' suites and the tests that repeat others too, note the suites that passed, and try more "
+        "examples.",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("all" if config.getoption("--all") else "tests")
     config.pluginmanager.register(VendorSuites(config))
+    config.pluginmanager.register(RepeatedTests(config))
 
 
 @pytest.hookimpl(wrapper=True)

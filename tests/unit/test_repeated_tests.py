@@ -1,0 +1,89 @@
+"""Tests that repeat others at length are left out of whole runs, and each of the others is there."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support import repeated_tests
+from tests.support.pages import ROOT
+from tests.support.repeated_tests import CELLS, TESTS
+from tests.support.scheduling import use_xdist_alone
+
+pytest_plugins = ["pytester"]
+
+CONFTEST = """
+from tests.support.repeated_tests import RepeatedTests
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true")
+
+def pytest_configure(config):
+    config.pluginmanager.register(RepeatedTests(config))
+"""
+TEST = """
+import pytest
+
+@pytest.mark.parametrize("state", ["first", "second"])
+def test_state(state):
+    pass
+
+def test_short():
+    pass
+
+def test_long():
+    pass
+"""
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    use_xdist_alone(monkeypatch)
+    left_out = {"tests/test_it.py::test_state[second]", "tests/test_it.py::test_long"}
+    monkeypatch.setattr(repeated_tests, "_LEFT_OUT", left_out)
+    (pytester.path / "conftest.py").write_text(CONFTEST)
+    (pytester.path / "tests").mkdir()
+    (pytester.path / "tests" / "test_it.py").write_text(TEST)
+    return pytester
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ([], 2),
+        (["tests"], 2),
+        (["--all"], 4),
+        (["tests/test_it.py"], 4),
+        (["tests/test_it.py::test_long"], 1),
+    ],
+    ids=str,
+)
+def test_they_are_left_out_and_told_of_unless_a_file_is_named(
+    run: pytest.Pytester, arguments: list[str], passed: int
+) -> None:
+    result = run.runpytest_inprocess(*arguments)
+    result.assert_outcomes(passed=passed, deselected=2 if passed == 2 else 0)
+    assert ("tests/test_it.py: 2" in result.outlines) == (passed == 2)
+
+
+def test_several_workers_tell_of_them_once(run: pytest.Pytester) -> None:
+    # The workers are processes of their own, in which nothing is replaced.
+    name = next(iter(TESTS)).partition("::")[2]
+    file = run.path / next(iter(TESTS)).partition("::")[0]
+    file.parent.mkdir(parents=True)
+    file.write_text(f"def {name}():\n    raise AssertionError\n")
+    result = run.runpytest_inprocess("-n", "2", "tests")
+    result.assert_outcomes(passed=4)
+    assert result.outlines.count(f"{file.relative_to(run.path)}: 1") == 1
+
+
+def test_each_exists_and_so_does_what_it_repeats() -> None:
+    files = {name.partition("::")[0] for name in (*CELLS, *TESTS, *TESTS.values())}
+    collecting = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "-p", "no:cacheprovider", *sorted(files)]
+    found = subprocess.run(collecting, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    for test, cells in CELLS.items():
+        every = {line for line in found if line.startswith(f"{test}[")}
+        left_out = {f"{test}[{cell}]" for cell in cells}
+        assert left_out < every
+    assert {*TESTS, *TESTS.values()} <= {*found}
+    assert not TESTS.keys() & {*TESTS.values()}
