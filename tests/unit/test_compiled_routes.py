@@ -130,10 +130,10 @@ def test_ordinary_rows_do_not_need_the_event_router(spec: Spec, monkeypatch: pyt
     assert [route(row) for row in rows] == expected
 
 
-def test_three_thousand_random_relations_are_routed_as_the_event_router_does_it() -> None:
-    seen, differences = explore(range(3_000))
+def test_a_thousand_random_relations_are_routed_as_the_event_router_does_it() -> None:
+    seen, differences = explore(range(1_000))  # `infra/fuzz routes` has more
     assert differences == []
-    few = {mark: count for mark, count in seen.items() if count < 100}
+    few = {mark: count for mark, count in seen.items() if count < 30}
     assert few == {}
     assert seen.keys() >= {"compiled", "not compiled", "events", "errors", "refused relations"}
 
