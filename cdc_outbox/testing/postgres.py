@@ -194,7 +194,7 @@ def _find_embedded(folder: Path, *, copies: bool) -> Path:
 def _link(file: str, target: str) -> None:
     """Give a file a second name, or copy it where that is impossible: to another file system."""
     try:
-        # To resolve each file's path would take longer than the rest.
+        # Resolving every path would take longer than linking.
         os.link(os.path.realpath(file) if Path(file).is_symlink() else file, target)
     except OSError:
         shutil.copy2(file, target)

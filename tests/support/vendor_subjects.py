@@ -40,9 +40,11 @@ SUBJECTS = {
             "cdc_outbox/contract/topics.py",
             "cdc_outbox/kafka/*",
             "cdc_outbox/relay/kafka_sink.py",
+            "cdc_outbox/relay/relay_errors.py",
             "cdc_outbox/relay/units.py",
         ),
-        *("cdc_outbox/testing/broker.py", "tests/support/broker_cluster.py"),
+        *("cdc_outbox/testing/broker.py", "cdc_outbox/testing/process.py"),
+        *("tests/support/broker_cluster.py", "infra/locks/tests.txt"),
     ),
     "test_option_catalogue.py": (
         *_JARS,
