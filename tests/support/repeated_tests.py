@@ -24,9 +24,6 @@ CELLS: Mapping[str, Sequence[str]] = {
     "tests/integration/exclusive/test_paused_broker.py"
     "::test_a_consumer_whose_brokers_are_gone_stops_before_it_is_killed": ["killed"],
     "tests/integration/exclusive/test_prune_damage.py::test_what_a_publication_left_out_stays": ["DB402"],
-    "tests/integration/exclusive/test_runbook_mariadb.py::test_a_restored_server_is_published_again": [
-        "shorter than the offset",
-    ],
     "tests/integration/test_alembic_dialects.py::test_alembic_makes_what_an_upgrade_makes": ["postgresql"],
     "tests/integration/test_consumer_faults.py::test_effects_come_once_and_in_order": [
         *("after-poll-nap", "parking-pause"),
