@@ -33,8 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all",
         action="store_true",
-        help="Run the vendors' suites and the tests that repeat others too, note the suites that passed, and try more "
-        "examples.",
+        help="Also run the vendors' suites and slower variants of tests; record passing suites; try more examples.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Which tests repeat, on real servers and for many seconds, what other tests check in less time.
+"""Tests that repeat on real servers, for many seconds, what other tests check in less time.
 
 ``infra/test`` leaves them out, and ``infra/test --all`` runs them.
 """
@@ -100,10 +100,10 @@ class RepeatedTests:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._counts:
-            terminalreporter.section("left out: tests that repeat at length what another test checks")
+            terminalreporter.section("left out: slower variants of other tests")
             for file, count in sorted(self._counts.items()):
                 terminalreporter.line(f"{file}: {count}")
-            terminalreporter.line("infra/test --all runs them; tests/support/repeated_tests.py names them.")
+            terminalreporter.line("infra/test --all runs them; tests/support/repeated_tests.py lists them.")
 
     def _are_folders(self, arguments: Iterable[str]) -> bool:
         folder = self._config.invocation_params.dir

@@ -1,4 +1,4 @@
-"""Tests that repeat others at length are left out of whole runs, and each of the others is there."""
+"""A whole run leaves out slower variants of tests, and keeps a faster test for each."""
 
 import subprocess
 import sys
@@ -59,15 +59,13 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
     ],
     ids=str,
 )
-def test_they_are_left_out_and_told_of_unless_a_file_is_named(
-    run: pytest.Pytester, arguments: list[str], passed: int
-) -> None:
+def test_they_are_left_out_and_counted_unless_selected(run: pytest.Pytester, arguments: list[str], passed: int) -> None:
     result = run.runpytest_inprocess(*arguments)
     result.assert_outcomes(passed=passed, deselected={2: 2, 1: 3 if "-k" in arguments else 0}.get(passed, 0))
     assert ("tests/test_it.py: 2" in result.outlines) == (passed == 2)
 
 
-def test_several_workers_tell_of_them_once(run: pytest.Pytester) -> None:
+def test_several_workers_count_them_once(run: pytest.Pytester) -> None:
     # The workers are processes of their own, in which nothing is replaced.
     name = next(iter(TESTS)).partition("::")[2]
     file = run.path / next(iter(TESTS)).partition("::")[0]
