@@ -96,7 +96,7 @@ class Orders:
         return int(self.query("select count(*) from outbox")[0][0])
 
     def make_tables(self) -> None:
-        component = outbox_component(OutboxTable(), first_source="orders.1", dialect=Dialect.MYSQL)
+        component = outbox_component(OutboxTable(), first_source=self.spec.first_source, dialect=Dialect.MYSQL)
         with self.connect() as connection:
             upgrade(lambda sql: PyMySql("pymysql").fetch(connection, sql), component)
 
