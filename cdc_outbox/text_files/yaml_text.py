@@ -24,6 +24,7 @@ from cdc_outbox.text_files.document import (
     refuse_halves,
 )
 
+_TEXT = "tag:yaml.org,2002:str"
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -50,7 +51,6 @@ def _parse(text: str, name: str, *, several: bool) -> Document:
     outline = Outline()
     content: Any = None
     try:
-        _refuse_references(text)
         nodes = [node for node in yaml.compose_all(text, Loader=_BoundedLoader) if not _is_empty(node)]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -72,10 +72,18 @@ def _parse(text: str, name: str, *, several: bool) -> Document:
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """Refuses a deep text where it becomes deep: what PyYAML does for a token grows with the levels around it.
+    """Refuses anchors and aliases where they stand, and a deep text where it becomes deep.
 
-    Brackets that are counted before it reads them mislead: some stand in comments and in quotes.
+    The depth is limited while PyYAML reads, because what it does for a token grows with the levels around it. Brackets
+    that are counted before it reads them mislead: some stand in comments and in quotes.
     """
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            mark = event.start_mark
+            raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
+        return super().compose_node(parent, index)
 
     def fetch_flow_collection_start(self, token_class: object) -> None:
         self._refuse_deep()
@@ -91,13 +99,6 @@ class _BoundedLoader(yaml.SafeLoader):
 
 def _is_empty(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
-
-
-def _refuse_references(text: str) -> None:
-    for event in yaml.parse(text, Loader=_BoundedLoader):
-        mark = event.start_mark
-        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
 
 
 def _plain(node: yaml.Node, path: Path, outline: Outline) -> JsonValue:
@@ -123,6 +124,8 @@ def _plain(node: yaml.Node, path: Path, outline: Outline) -> JsonValue:
             return [_plain(item, (*path, index), outline) for index, item in enumerate(node.value)]
         case _:
             refuse_halves(node.value, node.start_mark.line + 1)
+            if node.tag == _TEXT:  # a loader would return the same, and cost more than all else here
+                return str(node.value)
             try:
                 return yaml.SafeLoader("").construct_object(node)
             except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
