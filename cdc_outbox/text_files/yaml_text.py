@@ -85,6 +85,14 @@ class _BoundedLoader(yaml.SafeLoader):
             raise RefusedTextError("anchors and aliases are not taken.", mark.line + 1 if mark else 1)
         return super().compose_node(parent, index)
 
+    def scan_flow_scalar(self, style: str) -> yaml.ScalarToken:
+        line = self.line + 1
+        try:
+            return super().scan_flow_scalar(style)
+        except (OverflowError, ValueError) as error:
+            # PyYAML does not check that an escape such as \U00110000 is the number of a character.
+            raise RefusedTextError("not YAML: an escape in quotes stands for no character.", line) from error
+
     def fetch_flow_collection_start(self, token_class: object) -> None:
         self._refuse_deep()
         super().fetch_flow_collection_start(token_class)

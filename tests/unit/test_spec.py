@@ -110,6 +110,7 @@ def test_every_key_of_the_schema_says_what_it_is_for() -> None:
         ),
         ("kind: postgresql", "host: other", ":5: error SP001", "the key 'host' appears twice."),
         ("localhost", "&x localhost", ":5: error SP001", "anchors and aliases are not taken."),
+        ("localhost", r'"\U00110000"', ":5: error SP001", "not YAML: an escape in quotes stands for no character."),
         ("customer: {}", "customer: {", ":11: error SP001", "not YAML: expected the node content"),
     ],
 )
