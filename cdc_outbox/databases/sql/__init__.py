@@ -48,6 +48,10 @@ _TOKEN = re.compile(
 )
 """MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
 
+_RENDERED = 256
+"""How many rendered statements are kept: a service may create an outbox for each request, which has a dozen. Those with
+hundreds of parameters take 40 kB each, so there are not more."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)  # each driver has one, and the writer looks it up for every event
 class ParameterStyle:
@@ -104,31 +108,42 @@ class Statement:
 
     def with_parameters(self, name: str, parameters: Iterable[str]) -> "Statement":
         """Put further parameters in the place of a name."""
-        listed = ", ".join(f":{parameter}" for parameter in parameters)
-
-        def put_in(token: re.Match[str]) -> str:
-            return token[0] if token["name"] != name else _item(token, listed)
-
-        return Statement(_TOKEN.sub(put_in, self.text))
+        return Statement(_with_parameters(self.text, name, tuple(parameters)))
 
     def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
         """Put in the names, and the parameters as the driver writes them; without a style they stay."""
+        return _render(self.text, tuple(names.items()), style)
 
-        def put_in(token: re.Match[str]) -> str:
-            if token["name"]:
-                item = names[token["name"]]
-                return _item(token, style.identifier(item) if style else item)
-            return style.parameter(token["parameter"]) if style and token["parameter"] else token[0]
 
-        text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", self.text).rstrip()
-        tag, number = "$$", 0
-        while True:
-            rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
-            # Whatever tables are called, their names do not end the block that they stand in.
-            if rendered.count(tag) == text.count("$$"):
-                return rendered
-            number += 1
-            tag = f"$q{number}$"
+@lru_cache(maxsize=_RENDERED)
+def _with_parameters(text: str, name: str, parameters: tuple[str, ...]) -> str:
+    listed = ", ".join(f":{parameter}" for parameter in parameters)
+
+    def put_in(token: re.Match[str]) -> str:
+        return token[0] if token["name"] != name else _item(token, listed)
+
+    return _TOKEN.sub(put_in, text)
+
+
+@lru_cache(maxsize=_RENDERED)
+def _render(text: str, named: tuple[tuple[str, str], ...], style: ParameterStyle | None) -> str:
+    names = dict(named)
+
+    def put_in(token: re.Match[str]) -> str:
+        if token["name"]:
+            item = names[token["name"]]
+            return _item(token, style.identifier(item) if style else item)
+        return style.parameter(token["parameter"]) if style and token["parameter"] else token[0]
+
+    text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", text).rstrip()
+    tag, number = "$$", 0
+    while True:
+        rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
+        # Whatever tables are called, their names do not end the block that they stand in.
+        if rendered.count(tag) == text.count("$$"):
+            return rendered
+        number += 1
+        tag = f"$q{number}$"
 
 
 def _item(token: re.Match[str], item: str) -> str:
