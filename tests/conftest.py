@@ -24,7 +24,7 @@ from tests.support.vendor_subjects import VendorSuites
 
 # The duration of an example depends on the load of the machine, not on the code.
 settings.register_profile("all", deadline=None)
-settings.register_profile("tests", deadline=None, max_examples=30)
+settings.register_profile("tests", deadline=None, max_examples=20)
 # A process that a shell starts in the background ignores Ctrl-C, and so do the commands that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
