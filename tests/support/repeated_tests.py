@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.vendor_subjects import selects_tests
+
 CELLS: Mapping[str, Sequence[str]] = {
     "tests/acceptance/test_readme.py::test_the_demo_as_the_readme_says": ["-Connect worker"],
     "tests/acceptance/test_remedies.py::test_an_unfinished_republish_is_owed_until_it_is_paid": [
@@ -67,9 +69,6 @@ TESTS: Mapping[str, str] = {
 
 LEFT_OUT = frozenset(TESTS) | {f"{test}[{cell}]" for test, cells in CELLS.items() for cell in cells}
 
-_SELECTIONS = ("keyword", "markexpr", "lf", "failedfirst", "stepwise")
-"""Options of pytest that ask for some tests."""
-
 
 class RepeatedTests:
     """A plugin of pytest that leaves them out of a run of whole folders, and says so."""
@@ -79,9 +78,7 @@ class RepeatedTests:
         self._counts: Mapping[str, int] = {}
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        options = self._config.option
-        is_selecting = any(getattr(options, name, None) for name in _SELECTIONS)
-        if options.all or is_selecting or not self._are_folders(self._config.args):
+        if self._config.option.all or selects_tests(self._config) or not self._are_folders(self._config.args):
             return
         left_out = [item for item in items if item.nodeid in LEFT_OUT]
         items[:] = [item for item in items if item.nodeid not in LEFT_OUT]

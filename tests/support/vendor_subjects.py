@@ -90,8 +90,13 @@ SUBJECTS = {
 }
 """For each suite, the files that it checks or is made of; the suite's own file belongs to them."""
 
-_SELECTIONS = ("keyword", "markexpr", "deselect", "lf", "stepwise")
-"""Options of pytest that run a part of the tests that the arguments name."""
+_SELECTIONS = ("keyword", "markexpr", "lf", "failedfirst", "stepwise")
+"""Options of pytest that ask for some of the tests that the arguments name."""
+
+
+def selects_tests(config: pytest.Config) -> bool:
+    """Return whether options ask for some of the tests that the arguments name."""
+    return any(getattr(config.option, name, None) for name in _SELECTIONS)
 
 
 def digest(suite: str, root: Path = ROOT) -> str:
@@ -168,7 +173,7 @@ class VendorSuites:
 
     def _find_passed(self) -> list[str]:
         """Return the suites all of whose tests ran and passed, on a subject that nobody edited meanwhile."""
-        if any(getattr(self._config.option, name, None) for name in _SELECTIONS):
+        if selects_tests(self._config) or self._config.option.deselect:
             return []
         whole = named_suites([self._path(item) for item in self._config.args if "::" not in item], self._root)
         return [

@@ -56,6 +56,8 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
         (["tests/test_it.py"], 4),
         (["tests/test_it.py::test_long"], 1),
         (["tests", "-k", "long"], 1),
+        (["tests", "--ff"], 4),
+        (["tests", "--deselect", "tests/test_it.py::test_none"], 2),
     ],
     ids=str,
 )
