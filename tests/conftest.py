@@ -22,7 +22,8 @@ from tests.support.scheduling import Scheduling, order
 from tests.support.service import Service
 from tests.support.vendor_subjects import VendorSuites
 
-# The duration of an example depends on the load of the machine, not on the code.
+# The duration of an example depends on the load of the machine, not on the code. `infra/fuzz` looks for rare examples,
+# so the suite tries few of them.
 settings.register_profile("all", deadline=None)
 settings.register_profile("tests", deadline=None, max_examples=20)
 # A process that a shell starts in the background ignores Ctrl-C, and so do the commands that it starts.

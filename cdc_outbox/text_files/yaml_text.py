@@ -24,7 +24,8 @@ from cdc_outbox.text_files.document import (
     refuse_halves,
 )
 
-_TEXT = "tag:yaml.org,2002:str"
+_TYPES = "tag:yaml.org,2002:"
+"""What the tag of a type of YAML's own begins with."""
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 
@@ -132,11 +133,12 @@ def _plain(node: yaml.Node, path: Path, outline: Outline) -> JsonValue:
             return [_plain(item, (*path, index), outline) for index, item in enumerate(node.value)]
         case _:
             refuse_halves(node.value, node.start_mark.line + 1)
-            if node.tag == _TEXT:  # a loader would return the same, and cost more than all else here
+            # SafeLoader would return the same text, but most values are texts, and creating it takes long.
+            if node.tag == f"{_TYPES}str":
                 return str(node.value)
             try:
                 return yaml.SafeLoader("").construct_object(node)
             except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
                 # PyYAML looks at no value before it takes it for one of its type.
-                kind = node.tag.removeprefix("tag:yaml.org,2002:")
+                kind = node.tag.removeprefix(_TYPES)
                 raise RefusedTextError(f"not a value of the type {kind}.", node.start_mark.line + 1) from error

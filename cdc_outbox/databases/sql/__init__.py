@@ -48,9 +48,9 @@ _TOKEN = re.compile(
 )
 """MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
 
-_RENDERED = 256
-"""How many rendered statements are kept: a service may create an outbox for each request, which has a dozen. Those with
-hundreds of parameters take 40 kB each, so there are not more."""
+_MAX_RENDERED = 256
+"""How many rendered statements are kept. A service may create an outbox for each request, and each has a dozen; a
+statement with 500 parameters takes about 20 kB, so thousands would be too many."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # each driver has one, and the writer looks it up for every event
@@ -115,7 +115,7 @@ class Statement:
         return _render(self.text, tuple(names.items()), style)
 
 
-@lru_cache(maxsize=_RENDERED)
+@lru_cache(maxsize=_MAX_RENDERED)
 def _with_parameters(text: str, name: str, parameters: tuple[str, ...]) -> str:
     listed = ", ".join(f":{parameter}" for parameter in parameters)
 
@@ -125,7 +125,7 @@ def _with_parameters(text: str, name: str, parameters: tuple[str, ...]) -> str:
     return _TOKEN.sub(put_in, text)
 
 
-@lru_cache(maxsize=_RENDERED)
+@lru_cache(maxsize=_MAX_RENDERED)
 def _render(text: str, named: tuple[tuple[str, str], ...], style: ParameterStyle | None) -> str:
     names = dict(named)
 
