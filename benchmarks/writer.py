@@ -20,7 +20,6 @@ from benchmarks.writers import LIST, WRITERS, ListWriter, StatementWriter
 from benchmarks.writers.database import make_database
 from cdc_outbox import AsyncOutbox, Outbox, OutboxTable, SequenceMode, WireContract
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.sql import PYFORMAT
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 
@@ -121,7 +120,7 @@ def measure(stack: Stack, driver: str, rounds: int, transactions: int, idle: Idl
 
 def _alone(writer: StatementWriter, dialect: Dialect, mode: SequenceMode) -> Callable[[range], None]:
     """Return what executes the outbox's own statement without the outbox: what no writer could be faster than."""
-    statements = OutboxStatements(table=OutboxTable(), contract=None, dialect=dialect, style=PYFORMAT)
+    statements = OutboxStatements(table=OutboxTable(), contract=None, dialect=dialect, style=writer.style)
     (step,) = statements.plan_of(mode).steps
     return lambda numbers: writer.by_statement(step.sql, numbers)
 

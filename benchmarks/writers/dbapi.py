@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 from benchmarks.writers.work import BY_HAND, ORDER, event, parameters, row
 from cdc_outbox import AsyncOutbox, Outbox
+from cdc_outbox.databases.sql import PYFORMAT
 
 
 class CursorWriter:
@@ -35,6 +36,8 @@ class CursorWriter:
 
 class StatementCursorWriter(CursorWriter):
     """The same, where an event is one statement."""
+
+    style: ClassVar = PYFORMAT
 
     def by_statement(self, sql: str, numbers: range) -> None:
         """Write two rows and commit."""

@@ -18,6 +18,7 @@ from benchmarks.writers.dbapi import StatementCursorWriter
 from benchmarks.writers.work import BY_HAND, LIST, ORDER, event, parameters, row
 from cdc_outbox import AsyncOutbox, Outbox
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.sql import PYFORMAT, PYFORMAT_CONSTANTS
 
 _ALL_BY_HAND = """
 insert into outbox (id, aggregatetype, aggregateid, type, payload)
@@ -63,6 +64,7 @@ class Psycopg2Writer(StatementCursorWriter):
     """psycopg2."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    style: ClassVar = PYFORMAT_CONSTANTS
 
     def __init__(self, database: WriterDatabase) -> None:
         self.connection = psycopg2.connect(database.dsn)
@@ -131,6 +133,7 @@ class SqlAlchemyWriter:
     """SQLAlchemy's Session on psycopg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    style: ClassVar = PYFORMAT
     bounds: ClassVar = (1.1, 1.25)
 
     def __init__(self, database: WriterDatabase) -> None:
@@ -215,6 +218,7 @@ class DjangoWriter:
     """Django on psycopg."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
+    style: ClassVar = PYFORMAT
     bounds: ClassVar = (1.15, 1.3)
 
     def __init__(self, database: WriterDatabase) -> None:

@@ -7,6 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from benchmarks.writers.database import WriterDatabase
 from cdc_outbox import AsyncOutbox, Event, Outbox
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.sql import ParameterStyle
 
 PAYLOAD = {"customer": 42, "items": [{"sku": f"sku-{n}", "quantity": n} for n in range(5)], "note": "as usual"}
 """About 200 bytes, as events are."""
@@ -59,7 +60,13 @@ class Writer(Protocol):
 
 @runtime_checkable
 class StatementWriter(Protocol):
-    """A driver whose outbox writes an event by one statement that takes ``%(name)s``."""
+    """A driver whose outbox writes an event by one statement that takes ``%(name)s``.
+
+    Attributes:
+        style: How the outbox writes that statement for it.
+    """
+
+    style: ClassVar[ParameterStyle]
 
     def by_statement(self, sql: str, numbers: range) -> None:
         """Write a business row, and the event by the outbox's own statement with the driver's own means."""

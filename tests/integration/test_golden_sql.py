@@ -102,10 +102,11 @@ def test_asynchronous_psycopg(postgresql: PostgresStore, trace: SqlTrace, monkey
 def test_psycopg2(postgresql: PostgresStore, trace: SqlTrace, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its cursors are written in C: what is recorded is what they are given by the driver."""
     with closing(psycopg2.connect(postgresql.dsn)) as connection:
-        trace.spy(monkeypatch, type(find_driver(connection)), "fetch", skipped=1)
+        for method in ("fetch", "fetch_often"):
+            trace.spy(monkeypatch, type(find_driver(connection)), method, skipped=1)
         use(trace, connection, messages=True)
         connection.rollback()
-    golden("sql/psycopg.txt").check(str(trace))
+    golden("sql/psycopg2.txt").check(str(trace))
 
 
 def test_asyncpg(postgresql: PostgresStore, trace: SqlTrace) -> None:
@@ -139,7 +140,7 @@ def test_sqlalchemy(postgresql: PostgresStore, trace: SqlTrace, library: str) ->
         record(trace, engine)
         use(trace, session, messages=True)
         session.rollback()
-    golden("sql/sqlalchemy-psycopg.txt").check(str(trace))
+    golden(f"sql/sqlalchemy-{library}.txt").check(str(trace))
 
 
 def test_asynchronous_sqlalchemy(postgresql: PostgresStore, trace: SqlTrace) -> None:

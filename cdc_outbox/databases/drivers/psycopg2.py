@@ -33,7 +33,7 @@ from cdc_outbox.databases.drivers.transactions import (
     session_settings,
     transaction,
 )
-from cdc_outbox.databases.sql import PYFORMAT
+from cdc_outbox.databases.sql import PYFORMAT_CONSTANTS
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 
 Connectable = Connection | Cursor
@@ -54,7 +54,7 @@ class Psycopg2(SendsAtOnce):
 
     dialect = Dialect.POSTGRESQL
     serves_type = True
-    style = PYFORMAT
+    style = PYFORMAT_CONSTANTS
     transaction_hint = "Open a transaction first, with psycopg2 `with connection:`, and add the event inside it."
 
     def joins_transaction(self, connectable: Connectable) -> bool:
@@ -75,6 +75,12 @@ class Psycopg2(SendsAtOnce):
         with translated(), Cursor(_connection(connectable)) as cursor:
             cursor.execute(sql, parameters)
             return cursor.fetchall() if cursor.description else []
+
+    def fetch_often(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
+        """Execute and fetch; the caller translates errors. A cursor has no resources on the server to be closed."""
+        cursor = Cursor(_connection(connectable))
+        cursor.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
 
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg2 would put into each BEGIN."""

@@ -14,13 +14,14 @@ from sqlalchemy.exc import DBAPIError
 
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Parameters, Row
-from cdc_outbox.databases.sql import NAMED, NUMBERED, PYFORMAT, ParameterStyle, numbered
+from cdc_outbox.databases.sql import NAMED, NUMBERED, PYFORMAT, PYFORMAT_CONSTANTS, ParameterStyle, numbered
 from cdc_outbox.errors import OutboxError
 
 _TEXT = ParameterStyle(":{}", special=":", escape="\\")
 """SQLAlchemy's own style, for drivers that are not known here."""
 _STYLES = {
-    **dict.fromkeys(("psycopg", "psycopg_async", "psycopg2", "pymysql", "mysqldb", "aiomysql", "asyncmy"), PYFORMAT),
+    **dict.fromkeys(("psycopg", "psycopg_async", "pymysql", "mysqldb", "aiomysql", "asyncmy"), PYFORMAT),
+    "psycopg2": PYFORMAT_CONSTANTS,
     **dict.fromkeys(("pysqlite", "aiosqlite"), NAMED),
     "asyncpg": NUMBERED,
 }

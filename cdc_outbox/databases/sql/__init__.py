@@ -47,6 +47,9 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
+_CAST_AS_TEXT = re.compile(r'cast\(cast\((:\w+) as (?:text|"\{payload_input\}")\) as ')
+"""A cast of a parameter that is sent as text. A constant in quotes is no text yet: one cast turns it into anything, and
+the server need not compute it."""
 
 _MAX_RENDERED = 256
 """How many rendered statements are kept. A service may create an outbox for each request, and each has a dozen; a
@@ -61,11 +64,13 @@ class ParameterStyle:
         pattern: With ``{}`` where the name goes.
         special: A character that the driver reads as the start of a parameter, also inside quotes.
         escape: What stands in front of it where it means itself.
+        writes_constants: Whether the driver puts values into the text, as constants in quotes.
     """
 
     pattern: str
     special: str = ""
     escape: str = ""
+    writes_constants: bool = False
 
     def parameter(self, name: str) -> str:
         """Return how a statement refers to the parameter ``name``."""
@@ -77,7 +82,9 @@ class ParameterStyle:
 
 
 PYFORMAT = ParameterStyle("%({})s", special="%", escape="%")
-"""psycopg, psycopg2, Django, PyMySQL, mysqlclient."""
+"""psycopg, Django, PyMySQL, mysqlclient."""
+PYFORMAT_CONSTANTS = ParameterStyle("%({})s", special="%", escape="%", writes_constants=True)
+"""psycopg2."""
 NAMED = ParameterStyle(":{}")
 """sqlite3, aiosqlite."""
 _MARK = "\0"
@@ -136,6 +143,8 @@ def _render(text: str, named: tuple[tuple[str, str], ...], style: ParameterStyle
         return style.parameter(token["parameter"]) if style and token["parameter"] else token[0]
 
     text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", text).rstrip()
+    if style and style.writes_constants:
+        text = _CAST_AS_TEXT.sub(r"cast(\1 as ", text)
     tag, number = "$$", 0
     while True:
         rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
