@@ -121,17 +121,15 @@ class OurStatements(Batched):
         lasts = {(event.source, event.aggregate_type, event.aggregate_id): event.sequence for event, _ in events}
         aggregates = sorted(lasts)
         of_each = _columns(aggregates, "sources", "aggregate_types", "aggregate_ids")
-        self._execute("claim", event_ids=sorted([event.id for event, _ in events]))
         self._take(sorted(offsets.keys() - self._held.keys()))
         epochs = [self._held[tp] for tp in offsets]
         of_partitions = {**_columns(list(offsets), "topics", "partitions"), "epochs": epochs}
-        self._execute("find_stale", **of_partitions)
-        self._execute("look")
-        found = {number - 1: last for number, last, _ in self._execute("find_watermarks", **of_each)}
+        ids = sorted([event.id for event, _ in events])
+        [(*_, befores, _, places)] = self._execute("claim_and_read", event_ids=ids, **of_each, **of_partitions)
         super()._apply(rows)
-        befores = [found.get(number, 0) for number in range(len(aggregates))]
-        numbers = {"befores": befores, "afters": [lasts[each] for each in aggregates], "parked": [0] * len(aggregates)}
-        self._execute("advance", **of_each, **numbers)
+        numbers = {"befores": json.loads(befores), "afters": [lasts[each] for each in aggregates]}
+        parked = [0] * len(aggregates)
+        self._execute("advance", **of_each, **numbers, parked=parked, places=json.loads(places))
         nothing: list[int | None] = [None] * len(offsets)
         self._execute("store_offsets", **of_partitions, befores=nothing, afters=list(offsets.values()))
 

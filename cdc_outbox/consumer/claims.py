@@ -1,20 +1,17 @@
-"""The seam to the inbox: claims and watermarks, in the handler's transaction.
-
-MariaDB, MySQL and SQLite have no number that a transaction could be known by: there a savepoint stands for it.
-"""
+"""The seam to the inbox: claims and watermarks, in the handler's transaction."""
 
 import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from cdc_outbox.consumer.fencing import TopicPartition, columns_of_partitions
 from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, key_of
-from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.drivers import AnyConnection, translate
-from cdc_outbox.errors import CdcOutboxError, ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
+from cdc_outbox.databases.drivers import AnyConnection
+from cdc_outbox.errors import ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
 _MAX_KEY_BYTES = 2600
 """What the columns of a key may have together: an entry of PostgreSQL's index has 2,704 bytes with its own headers."""
@@ -27,10 +24,25 @@ class Claims:
     Args:
         new: The ids that were not claimed before.
         transaction: The database's own name for the transaction, empty where nothing was new.
+        places: Where the watermarks of aggregates are in the database, as far as that was read with the claims.
     """
 
     new: frozenset[str] = frozenset()
     transaction: str = ""
+    places: Mapping[Aggregate, str] = field(default_factory=dict, compare=False, repr=False)
+
+
+class ClaimedAndRead(NamedTuple):
+    """What one statement claimed and read.
+
+    Args:
+        watermarks: Of all aggregates that were asked for, new ones too.
+        is_stale: Whether the epoch of a held partition has changed.
+    """
+
+    claims: Claims
+    watermarks: Mapping[Aggregate, Watermark]
+    is_stale: bool
 
 
 class InboxStore(Protocol):
@@ -54,6 +66,23 @@ class InboxStore(Protocol):
         """Claim ids and return those that were new.
 
         An id that another open transaction has claimed makes this one wait until that one ends.
+        """
+
+    async def claim_and_read(
+        self,
+        connection: AnyConnection,
+        event_ids: Sequence[str],
+        aggregates: Iterable[Aggregate],
+        held: Mapping[TopicPartition, int],
+    ) -> ClaimedAndRead | None:
+        """Claim ids as :meth:`claim` does, and read watermarks and epochs in the same statement.
+
+        Both are as they were before the claims, which may wait for another transaction: :meth:`advance` and
+        :meth:`EpochStore.store_offsets` detect what that one changed. The claims may be advanced only from these
+        watermarks, and without a lock on one of them.
+
+        Returns:
+            ``None``, with nothing claimed, if the database has no such statement.
         """
 
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
@@ -136,6 +165,33 @@ class SqlInbox:
         keys, transaction = await self._claim(connection, sorted(ids))
         return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
+    async def claim_and_read(
+        self,
+        connection: AnyConnection,
+        event_ids: Sequence[str],
+        aggregates: Iterable[Aggregate],
+        held: Mapping[TopicPartition, int],
+    ) -> ClaimedAndRead | None:
+        """Claim and read, and look at the isolation level on the way.
+
+        Raises:
+            ConfigError: The transaction's snapshot is not renewed with each statement.
+            MessageError: An id or an aggregate does not fit into the index.
+        """
+        self.refuse(event_ids)
+        ids = {key_of(event_id): event_id for event_id in event_ids}
+        keys, wanted = sorted(ids), self._wanted(aggregates)
+        owned = {**columns_of_partitions(held), "epochs": list(held.values())}
+        rows = await self._sql.fetch(connection, "claim_and_read", event_ids=keys, **columns_of(wanted), **owned)
+        [(new, transaction, names, is_read_committed, is_stale, *remembered)] = rows
+        _refuse_isolation(is_read_committed=is_read_committed)
+        claimed = keys if new == len(keys) else json.loads(names or "[]")
+        lasts, parked, places = (json.loads(each or "[]") for each in remembered)
+        claims = Claims(
+            frozenset(map(ids.__getitem__, claimed)), transaction if new else "", dict(zip(wanted, places, strict=True))
+        )
+        return ClaimedAndRead(claims, dict(zip(wanted, map(Watermark, lasts, parked), strict=True)), is_stale)
+
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
         """Look.
 
@@ -165,12 +221,7 @@ class SqlInbox:
             ConfigError: The transaction's snapshot is not renewed with each statement.
         """
         [(seconds, is_read_committed)] = await self._sql.fetch(connection, "look")
-        if not is_read_committed:
-            raise ConfigError(
-                "the inbox needs READ COMMITTED: an older snapshot would miss events that other processes parked",
-                field="EffectsDatabase.connect",
-                hint="Do not change the isolation level of the consumer's connections.",
-            )
+        _refuse_isolation(is_read_committed=is_read_committed)
         return None if seconds is None else datetime.fromtimestamp(float(seconds), UTC)
 
     async def find_watermarks(
@@ -230,7 +281,10 @@ class SqlInbox:
         self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
     ) -> tuple[int, list[Aggregate]]:
         """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
-        [(moved, transaction, parked)] = await self._sql.fetch(connection, "advance", **columns_of_moves(moves))
+        places = [claims.places.get(move.aggregate, "") for move in moves]
+        [(moved, transaction, parked)] = await self._sql.fetch(
+            connection, "advance", **columns_of_moves(moves), places=places
+        )
         # A handler may have ended its transaction and begun another, which looks the same from here.
         if claims.transaction and transaction != claims.transaction:
             raise TransactionEndedError(ANOTHER_TRANSACTION)
@@ -258,6 +312,15 @@ class SqlInbox:
                 )
 
 
+def _refuse_isolation(*, is_read_committed: bool) -> None:
+    if not is_read_committed:
+        raise ConfigError(
+            "the inbox needs READ COMMITTED: an older snapshot would miss events that other processes parked",
+            field="EffectsDatabase.connect",
+            hint="Do not change the isolation level of the consumer's connections.",
+        )
+
+
 ANOTHER_TRANSACTION = "the transaction that claimed the events was ended, and another one was started"
 
 
@@ -280,64 +343,3 @@ def columns_of(aggregates: Sequence[Aggregate]) -> dict[str, list[str]]:
     """Turn rows into the lists that a statement takes."""
     sources, aggregate_types, aggregate_ids = map(list, zip(*aggregates, strict=True)) if aggregates else ([], [], [])
     return {"sources": sources, "aggregate_types": aggregate_types, "aggregate_ids": aggregate_ids}
-
-
-class SavepointInbox(SqlInbox):
-    """The inbox in MariaDB, MySQL or SQLite.
-
-    Args:
-        key_bytes: The size of each key column, where each has one of its own: `insert ignore` would cut off the rest.
-    """
-
-    def __init__(self, statements: Statements, key_bytes: Mapping[str, int]) -> None:
-        super().__init__(statements)
-        self._limits = (
-            {
-                "id": (key_bytes["event_id"] - 1,),  # some get a character in front
-                "aggregate": (key_bytes["source"], key_bytes["aggregate_type"], key_bytes["aggregate_id"]),
-            }
-            if key_bytes
-            else {}
-        )
-
-    async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
-        transaction = new_name()
-        rows = await self._sql.fetch(connection, "claim", event_ids=keys, transaction=transaction)
-        return [key for (key,) in rows], transaction if rows else ""
-
-    async def _move(
-        self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
-    ) -> tuple[int, list[Aggregate]]:
-        """Prove that the transaction is the same one, and move what is where its move starts."""
-        if claims.transaction:
-            await self._prove(connection)
-        rows = await self._sql.fetch(connection, "advance", **columns_of_moves(moves)) if moves else []
-        return len(rows), [Aggregate(*names) for *names, parked in rows if parked > 0]
-
-    async def _prove(self, connection: AnyConnection) -> None:
-        """Release the savepoint, which fails for nothing else than that it is gone, or the connection is."""
-        try:
-            await self._sql.fetch(connection, "prove")
-        except CdcOutboxError:
-            raise
-        except Exception as error:
-            if translate(error) is not None:
-                raise
-            raise TransactionEndedError(ANOTHER_TRANSACTION) from error
-
-    def _refuse(self, what: str, keys: Sequence[Sequence[str]]) -> None:
-        """Refuse also what does not fit into its own column."""
-        super()._refuse(what, keys)
-        for columns in keys if self._limits else ():
-            for column, limit in zip(columns, self._limits[what], strict=True):
-                if len(column) * 4 > limit and len(column.encode()) > limit:
-                    raise MessageError(
-                        f"the {what} {'/'.join(columns)[:80]!r} cannot be a key of the inbox: {column[:80]!r} has "
-                        f"{len(column.encode()):,} bytes; the limit is {limit:,}"
-                    )
-
-
-def inbox_store(statements: Statements, dialect: Dialect) -> SqlInbox:
-    """Return the inbox as a database of this dialect can have it."""
-    features = dialect.features
-    return SqlInbox(statements) if features.names_transactions else SavepointInbox(statements, features.key_bytes)

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
 
 from cdc_outbox.consumer.claims import Claims, InboxStore
-from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition
+from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition, refuse_stale
 from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import ENDLESS, Room
@@ -31,7 +31,6 @@ from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
     HandlerError,
-    PartitionLostError,
     TransactionEndedError,
 )
 
@@ -224,10 +223,7 @@ class _Work:
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        watermarks = await self._lock_redone()
-        self.claims = await self._claim()
-        await self._fence()
-        watermarks, judgements = await self._judge(watermarks)
+        watermarks, judgements = await self._claim_and_judge()
         judged = list(zip(self._judged, judgements, strict=True))
         applied, handled = judgements, self._judged
         if not self._is_common:
@@ -243,6 +239,30 @@ class _Work:
         await self._store_offsets()
         outcomes = self._outcomes(judged)
         return Delivered(outcomes=outcomes, parked=parking.reasons, parked_bytes=parking.bytes, woken=woken)
+
+    async def _claim_and_judge(self) -> tuple[Mapping[Aggregate, Watermark], list[Judgement]]:
+        """Claim, fence and judge; by one statement, if all events are plain and next and their aggregates free."""
+        orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._judged}
+        read = None
+        # By their numbers alone: whether an event without one was forgotten must be looked up after the claims.
+        is_numbered = all(order.mode.is_numbered and not order.by_watermark for order in orders.values())
+        if self._is_plain and is_numbered and all(item.event.sequence for item in self._judged):
+            ids, aggregates = [item.event.id for item in self._judged], {item.aggregate for item in self._judged}
+            read = await self._inbox.claim_and_read(self._connection, ids, aggregates, self._held)
+        if read is None:
+            locked = await self._lock_redone()
+            self.claims = await self._claim()
+            await self._fence()
+            return await self._judge(locked)
+        self.claims, watermarks, is_stale = read
+        if is_stale:
+            await self._fence()  # which names the partitions
+        judgements = self._judgements(Memory(unseen=self.claims.new, watermarks=watermarks))
+        self._is_common = self._are_common(watermarks, judgements)
+        if self._is_common:
+            return watermarks, judgements
+        self.claims = replace(self.claims, places={})  # a lock moves the row
+        return await self._judge({})
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of parked events, and skip events that another process removed since they were read."""
@@ -294,10 +314,10 @@ class _Work:
             unseen |= {item.event_id for item in self._judged if item.failure and item.is_unreadable}
         memory = Memory(unseen=unseen, watermarks=watermarks, purged_before=purged_before)
         judgements = self._judgements(memory)
-        blocked = {aggregate for aggregate, watermark in watermarks.items() if watermark.parked}
-        self._is_common = self._is_plain and not blocked and {verdict for _, _, verdict, _ in judgements} <= {_NEXT}
+        self._is_common = self._are_common(watermarks, judgements)
         if self._is_common:
             return watermarks, judgements
+        blocked = {aggregate for aggregate, watermark in watermarks.items() if watermark.parked}
         wanted = {
             judgement.aggregate
             for item, judgement in zip(self._judged, judgements, strict=True)
@@ -316,6 +336,10 @@ class _Work:
             judged = zip(self._judged, judgements, strict=True)
             refuse_ids_of_others([judgement for item, judgement in judged if not item.is_unreadable], parked)
         return watermarks, judgements
+
+    def _are_common(self, watermarks: Mapping[Aggregate, Watermark], judgements: Sequence[Judgement]) -> bool:
+        is_free = not any(parked for _, parked in watermarks.values())
+        return self._is_plain and is_free and {verdict for _, _, verdict, _ in judgements} <= {_NEXT}
 
     def _judgements(self, memory: Memory) -> list[Judgement]:
         special = [] if self._is_plain else [item for item in self._judged if item.failure or item.parked]
@@ -374,11 +398,3 @@ def _outcome(item: Item, judgement: Judgement, handled: Set[str]) -> Outcome:
         return _APPLIED if item.event.type in handled else Outcome.UNHANDLED
     came_again = judgement.verdict is Verdict.PARKED and item.parked is None
     return Outcome.DUPLICATE if came_again else _DONE.get(judgement.verdict, Outcome.PARKED)
-
-
-def refuse_stale(stale: Sequence[TopicPartition]) -> None:
-    """Raise PartitionLostError, unless there are none."""
-    if stale:
-        names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
-        message = f"{names} now belongs to another consumer, or the database has lost commits"
-        raise PartitionLostError(message, partitions=tuple(stale))

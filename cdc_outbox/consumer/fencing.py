@@ -2,14 +2,14 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.databases.drivers import AnyConnection, Row
-from cdc_outbox.errors import TopicReplacedError
+from cdc_outbox.errors import PartitionLostError, TopicReplacedError
 from cdc_outbox.message import Message
 
 
@@ -146,7 +146,7 @@ class SqlEpochs:
         wanted = sorted(partitions)
         ids = [topic_ids.get(tp.topic, TopicId()) for tp in wanted]
         names = {"cluster_ids": [each.cluster for each in ids], "topic_ids": [each.topic for each in ids]}
-        rows = await self._sql.fetch(connection, "issue", **_columns(wanted), **names)
+        rows = await self._sql.fetch(connection, "issue", **columns_of_partitions(wanted), **names)
         return {
             TopicPartition(topic, partition): Assignment(epoch, unfinished, next_offset, TopicId(cluster, topic_id))
             for topic, partition, epoch, unfinished, next_offset, cluster, topic_id in rows
@@ -156,7 +156,9 @@ class SqlEpochs:
         """Compare."""
         if not held:
             return []
-        rows = await self._sql.fetch(connection, "find_stale", **_columns(held), epochs=list(held.values()))
+        rows = await self._sql.fetch(
+            connection, "find_stale", **columns_of_partitions(held), epochs=list(held.values())
+        )
         return [TopicPartition(*row) for row in rows]
 
     async def store_offsets(
@@ -172,13 +174,13 @@ class SqlEpochs:
             others = {tp: epoch for tp, epoch in held.items() if tp not in moves}
             befores, afters = map(list, zip(*moves.values(), strict=True))
             numbers = {"epochs": [held[tp] for tp in moves], "befores": befores, "afters": afters}
-            rows = await self._sql.fetch(connection, "store_offsets", **_columns(moves), **numbers)
+            rows = await self._sql.fetch(connection, "store_offsets", **columns_of_partitions(moves), **numbers)
         return [TopicPartition(*row) for row in rows] + await self.find_stale(connection, others)
 
     async def finish(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> None:
         """Set the count to nothing."""
         if held:
-            await self._sql.fetch(connection, "finish", **_columns(held), epochs=list(held.values()))
+            await self._sql.fetch(connection, "finish", **columns_of_partitions(held), epochs=list(held.values()))
 
     async def start(self, connection: AnyConnection, event_id: str) -> int:
         """Count up."""
@@ -190,7 +192,16 @@ class SqlEpochs:
         await self._sql.fetch(connection, "forget_start", event_id=event_id)
 
 
-def _columns(partitions: Iterable[TopicPartition]) -> dict[str, list[Any]]:
+def refuse_stale(stale: Sequence[TopicPartition]) -> None:
+    """Raise PartitionLostError, unless there are none."""
+    if stale:
+        names = ", ".join(f"{topic}[{partition}]" for topic, partition in stale)
+        message = f"{names} now belongs to another consumer, or the database has lost commits"
+        raise PartitionLostError(message, partitions=tuple(stale))
+
+
+def columns_of_partitions(partitions: Iterable[TopicPartition]) -> dict[str, list[Any]]:
+    """Turn partitions into the lists that a statement takes."""
     partitions = list(partitions)
     return {"topics": [tp.topic for tp in partitions], "partitions": [tp.partition for tp in partitions]}
 

@@ -11,15 +11,25 @@ from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
 
-from cdc_outbox.consumer.claims import inbox_store
-from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores, refuse_stale
-from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, SqlEpochs, TopicId, TopicPartition
+from cdc_outbox.consumer.claims import SqlInbox
+from cdc_outbox.consumer.delivery import NOTHING_STORED, Delivered, Delivery, Stores
+from cdc_outbox.consumer.fencing import (
+    NO_IDS,
+    NO_OFFSET,
+    Assignment,
+    OffsetMove,
+    SqlEpochs,
+    TopicId,
+    TopicPartition,
+    refuse_stale,
+)
 from cdc_outbox.consumer.handlers import BeforeCommit, origin_of
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, unbroken
+from cdc_outbox.consumer.savepoint_inbox import SavepointInbox
 from cdc_outbox.consumer.sql_parked_events import SqlPark
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
@@ -277,7 +287,9 @@ def sql_stores(*, table: InboxTable, consumer: str, driver: AsyncDriver) -> Stor
     inbox, park, epochs = (
         Statements(file, table=table, consumer=consumer, driver=driver) for file in ("inbox", "park", "epochs")
     )
-    return Stores(inbox=inbox_store(inbox, driver.dialect), park=SqlPark(park), epochs=SqlEpochs(epochs))
+    features = driver.dialect.features
+    claims = SqlInbox(inbox) if features.names_transactions else SavepointInbox(inbox, features.key_bytes)
+    return Stores(inbox=claims, park=SqlPark(park), epochs=SqlEpochs(epochs))
 
 
 OpenedT_co = TypeVar("OpenedT_co", covariant=True)

@@ -123,7 +123,13 @@ def failed(retry_seconds: float | None = 0.0, attempts: int = 1) -> Failure:
 
 
 class InboxContract:
-    """Claims and watermarks."""
+    """Claims and watermarks.
+
+    Attributes:
+        HAS_ONE_STATEMENT: Whether one statement claims and reads.
+    """
+
+    HAS_ONE_STATEMENT = False
 
     @pytest.fixture
     def opened(self) -> Any:
@@ -202,6 +208,34 @@ class InboxContract:
         assert claims.transaction
         assert not claims.new
         assert finish(opened.inbox.advance(opened.connection, claims, [Move(A, 0, 1)])) == []
+
+    def test_one_statement_claims_and_reads_as_several_do(self, opened: Opened) -> None:
+        first = opened.issue(HOME, AWAY)
+        held = {place: tenure.epoch for place, tenure in first.items()}
+        opened.claim("1", UNTIMED)
+        opened.advance(Move(A, 0, 3), Move(B, 0, 0, parked=1))
+        new = A._replace(aggregate_id="new")
+        asked = ["1", TIMED, UNTIMED, "2"], [A, B, new]
+        read = finish(opened.inbox.claim_and_read(opened.connection, *asked, held))
+        if not self.HAS_ONE_STATEMENT:
+            assert read is None
+            assert opened.claim(*asked[0]) == {TIMED, "2"}
+            return
+        assert read is not None
+        assert (read.claims.new, read.is_stale) == ({TIMED, "2"}, False)
+        assert read.watermarks == {A: Watermark(3), B: Watermark(0, 1), new: Watermark()}
+        assert finish(opened.inbox.advance(opened.connection, read.claims, [Move(A, 3, 4), Move(new, 0, 1)])) == []
+        assert opened.watermarks(A, B, new) == {A: Watermark(4), B: Watermark(0, 1), new: Watermark(1)}
+        assert opened.claim(*asked[0]) == set()
+
+    def test_one_statement_notices_that_a_partition_has_another_owner(self, opened: Opened) -> None:
+        held = {place: tenure.epoch for place, tenure in opened.issue(HOME, AWAY).items()}
+        opened.issue(AWAY)
+        reads = [
+            finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A], {place: epoch}))
+            for place, epoch in held.items()
+        ]
+        assert [read and read.is_stale for read in reads] == ([False, True] if self.HAS_ONE_STATEMENT else [None, None])
 
 
 class EpochContract:

@@ -4,6 +4,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pymysql.constants import CLIENT
 
 from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.consumer.ordering import Move
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
@@ -20,9 +22,9 @@ from cdc_outbox.databases.drivers.mysql import PyMySql
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
-from cdc_outbox.errors import ConfigError, MessageError, OutboxError
+from cdc_outbox.errors import ConfigError, MessageError, OutboxError, TransactionEndedError, WatermarkMovedError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
-from tests.contract.inbox_contract import CONSUMER, A, Opened, opened_on
+from tests.contract.inbox_contract import CONSUMER, A, B, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
 from tests.support.mariadb import MariaDbStore
 from tests.support.pymysql_connections import connect_pymysql
@@ -32,6 +34,8 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class TestMemory(StoresContract):
+    HAS_ONE_STATEMENT = True
+
     @pytest.fixture
     def opened(self) -> Opened:
         database = MemoryDatabase()
@@ -40,6 +44,8 @@ class TestMemory(StoresContract):
 
 
 class TestPostgresql(ServerStoresContract):
+    HAS_ONE_STATEMENT = True
+
     @pytest.fixture(scope="class")
     @classmethod
     def dsn(cls, outbox_stack: Stack) -> str:
@@ -87,8 +93,42 @@ class TestPostgresql(ServerStoresContract):
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             driver = ImmediateTransactions(Psycopg())
             inbox = sql_stores(table=InboxTable(), consumer=CONSUMER, driver=driver).inbox
-            with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
-                finish(inbox.find_purge(connection))
+            for asked in (inbox.find_purge(connection), inbox.claim_and_read(connection, ["1"], [A], {})):
+                with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
+                    finish(asked)
+
+    @pytest.mark.parametrize("change", ["advance", "lock"])
+    def test_a_watermark_that_another_transaction_changed_since_it_was_read_does_not_move(
+        self, opens: Callable[[], AbstractContextManager[Opened]], change: str
+    ) -> None:
+        with opens() as first, opens() as second:
+            first.advance(Move(A, 0, 1), Move(B, 0, 1))
+            first.commit()
+            read = finish(first.inbox.claim_and_read(first.connection, ["1"], [A, B], {}))
+            assert read is not None
+            if change == "advance":
+                second.advance(Move(B, 1, 2))
+            else:  # which changes no number, but moves the row
+                finish(second.inbox.lock_watermarks(second.connection, [B]))
+            second.commit()
+            with pytest.raises(WatermarkMovedError):
+                finish(first.inbox.advance(first.connection, read.claims, [Move(A, 1, 2), Move(B, 1, 2)]))
+
+    def test_claims_of_a_transaction_that_was_ended_advance_nothing(self, opened: Opened) -> None:
+        read = finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A], {}))
+        assert read is not None
+        opened.roll_back()
+        opened.claim("2")
+        with pytest.raises(TransactionEndedError):
+            finish(opened.inbox.advance(opened.connection, read.claims, [Move(A, 0, 1)]))
+
+    def test_another_aggregates_row_at_the_place_of_a_watermark_does_not_move(self, opened: Opened) -> None:
+        opened.advance(Move(A, 0, 1), Move(B, 0, 1))
+        read = finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A, B], {}))
+        assert read is not None
+        swapped = replace(read.claims, places={A: read.claims.places[B], B: read.claims.places[A]})
+        with pytest.raises(WatermarkMovedError):
+            finish(opened.inbox.advance(opened.connection, swapped, [Move(A, 1, 2)]))
 
     @pytest.mark.parametrize("table", InboxTable().tables, ids=lambda table: table.name)
     def test_a_foreign_table_of_the_same_name_is_refused(self, opened: Opened, table: Any) -> None:

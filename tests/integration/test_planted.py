@@ -229,7 +229,11 @@ def dedup_outside_the_transaction(service: Service, patch: pytest.MonkeyPatch) -
     async def forget(*_: Any) -> bool:
         return False
 
+    async def nothing(*_: Any) -> None:
+        """Have no statement that claims and reads."""
+
     patch.setattr(SqlInbox, "claim", elsewhere)
+    patch.setattr(SqlInbox, "claim_and_read", nothing)
     patch.setattr(SqlInbox, "take_back", forget)
 
 

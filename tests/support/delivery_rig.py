@@ -21,6 +21,7 @@ HOME = TopicPartition("orders", 0)
 STEPS = {
     "begin": "begin",
     "claim": "claim",
+    "claim_and_read": "claim and read",
     "find_stale": "fence",
     "store_offsets": "store offsets",
     "find_watermarks": "look",
@@ -35,7 +36,7 @@ STEPS = {
     "take_back": "take back",
 }
 """What is written down, of the methods of a database and its stores; calls that do nothing are left out."""
-UNTIL_THE_HANDLER = ["begin", "claim", "fence", "look"]
+UNTIL_THE_HANDLER = ["begin", "claim and read"]
 FROM_THE_HANDLER = ["advance", "store offsets", "commit"]
 UNDONE = ["rollback", "begin", "take back", "commit"]
 """How a failure ends: with a look for claims that the handler committed itself."""
@@ -89,6 +90,7 @@ def deliver(
     handler: Handler | None = None,
     database: SpyDatabase | None = None,
     mode: SequenceMode = SequenceMode.GAPLESS,
+    by_watermark: bool = False,
     held: Mapping[TopicPartition, int] | None = None,
     room: Room = ENDLESS,
     metrics: Metrics | None = None,
@@ -109,7 +111,7 @@ def deliver(
             before_commit=before_commit,
             error_texts=error_texts,
         ),
-        order_of=lambda _: Order(mode=mode),
+        order_of=lambda _: Order(mode=mode, by_watermark=by_watermark),
     )
     wrapped = [item(one, place) if isinstance(one, RecordedEvent) else one for place, one in enumerate(items)]
     return finish(delivery.apply(wrapped, None, held or {HOME: 1}, room))

@@ -1,6 +1,7 @@
 """A batch whose events are all new and next takes a short way, with the results of the whole one."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -24,6 +25,8 @@ KINDS = tuple(
 ORDERS = tuple(Order(mode=mode, by_watermark=by) for mode in SequenceMode for by in {False, mode.is_numbered})
 NO_ID = frozenset({"no event's id"})
 """As `failed`, it turns the quick branch of `judge` off without changing a verdict."""
+READING = {"claim", "claim and read", "fence", "look"}
+"""Steps in which the ways differ; what is claimed is among what is left."""
 
 
 def lists(longest: int) -> Iterator[Sequence[RecordedEvent]]:
@@ -59,28 +62,44 @@ def test_both_ways_judge_alike_where_two_types_share_an_id(by_watermark: bool) -
         assert judge(events, memory, orders.__getitem__) == expected, (events, memory)
 
 
-def delivered(batches: Iterable[Sequence[RecordedEvent]], mode: SequenceMode) -> list[Any]:
+def delivered(
+    batches: Iterable[Sequence[RecordedEvent]], order: Order, purged_before: datetime | None = None
+) -> list[Any]:
     """Deliver batches one after the other; return what was said of each, all that was done, and what is left."""
     database = SpyDatabase()
+    database.committed.purged_before = purged_before
     handled: list[str] = []
     said: list[Delivered | str] = []
     for events in batches:
         items = [item(event, place) for place, event in enumerate(events)]
         try:
             said.append(
-                deliver(*items, handler=lambda event, _: handled.append(event.id), database=database, mode=mode)
+                deliver(
+                    *items,
+                    handler=lambda event, _: handled.append(event.id),
+                    database=database,
+                    mode=order.mode,
+                    by_watermark=order.by_watermark,
+                )
             )
         except MessageError as error:  # another event has the id of one that is parked
             said.append(str(error))
-    return [said, handled, database.steps, database.committed]
+    return [said, handled, [step for step in database.steps if step not in READING], database.committed]
 
 
-@pytest.mark.parametrize("mode", SequenceMode)
-def test_both_ways_deliver_alike(mode: SequenceMode, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("purged_before", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["kept", "purged"])
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+def test_all_ways_deliver_alike(order: Order, purged_before: datetime | None, monkeypatch: pytest.MonkeyPatch) -> None:
     stories = [[first, second] for first, second in product(lists(1), lists(2))]
-    quick = [delivered(batches, mode) for batches in stories]
+    quick = [delivered(batches, order, purged_before) for batches in stories]
+    monkeypatch.setattr(SpyDatabase, "claim_and_read", nothing)
+    assert quick == [delivered(batches, order, purged_before) for batches in stories]
     monkeypatch.setattr(delivery, "_are_plain", lambda _: False)
-    assert quick == [delivered(batches, mode) for batches in stories]
+    assert quick == [delivered(batches, order, purged_before) for batches in stories]
+
+
+async def nothing(*_: object) -> None:
+    """Stand for a database that has no statement which claims and reads."""
 
 
 def test_a_common_batch_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,9 +111,9 @@ def test_a_common_batch_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(delivery, "_is_applied", note)
     first, second = make_event(1, event_id="a"), make_event(2, event_id="b")
-    delivered([[first, second]], SequenceMode.GAPLESS)
+    delivered([[first, second]], Order(mode=SequenceMode.GAPLESS))
     assert not asked
-    delivered([[second]], SequenceMode.GAPLESS)
+    delivered([[second]], Order(mode=SequenceMode.GAPLESS))
     assert asked
 
 

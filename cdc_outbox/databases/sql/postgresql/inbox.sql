@@ -16,6 +16,65 @@ select
     end
 from claimed;
 
+-- name: claim_and_read
+-- All of it is as of the statement's start, before a claim that waits for another transaction; `advance` and
+-- `store_offsets` notice what that one changed. The last purge must be read after the claims: see `look`.
+with claimed as (
+    insert into "{inbox}" (consumer, event_id)
+    select :consumer, wanted.event_id
+    from pg_catalog.unnest(cast(:event_ids as text[])) as wanted (event_id)
+    order by wanted.event_id
+    on conflict (consumer, event_id) do nothing
+    returning event_id
+),
+noted as (
+    select
+        count(*) as new,
+        case
+            when count(*) < pg_catalog.cardinality(cast(:event_ids as text[]))
+            then cast(pg_catalog.json_agg(event_id) as text)
+        end as names
+    from claimed
+),
+remembered as (
+    select
+        cast(pg_catalog.to_json(pg_catalog.array_agg(coalesce(mark.last, 0) order by wanted.place)) as text) as lasts,
+        cast(pg_catalog.to_json(pg_catalog.array_agg(coalesce(mark.parked, 0) order by wanted.place)) as text) as parked,
+        cast(
+            pg_catalog.to_json(pg_catalog.array_agg(coalesce(cast(mark.ctid as text), '') order by wanted.place)) as text
+        ) as places
+    from unnest(
+        cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
+    ) with ordinality as wanted (source, aggregatetype, aggregateid, place)
+    left join lateral (
+        select found.ctid, found.last, found.parked
+        from "{watermarks}" as found
+        where found.consumer = :consumer
+            and found.source = wanted.source
+            and found.aggregatetype = wanted.aggregatetype
+            and found.aggregateid = wanted.aggregateid
+        limit 1
+    ) as mark on true
+)
+select
+    noted.new,
+    cast(pg_current_xact_id() as text),
+    noted.names,
+    pg_catalog.current_setting('transaction_isolation') = 'read committed',
+    exists (
+        select
+        from unnest(
+            cast(:topics as text[]), cast(:partitions as integer[]), cast(:epochs as bigint[])
+        ) as wanted (topic, "partition", epoch)
+        left join "{epochs}" as held
+            on held.consumer = :consumer and held.topic = wanted.topic and held."partition" = wanted."partition"
+        where held.epoch is distinct from wanted.epoch
+    ),
+    remembered.lasts,
+    remembered.parked,
+    remembered.places
+from noted, remembered;
+
 -- name: find_claims
 select event_id from "{inbox}" where consumer = :consumer and event_id = any(cast(:event_ids as text[]));
 
@@ -69,12 +128,13 @@ on conflict (consumer, source, aggregatetype, aggregateid) do update set updated
 returning mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked;
 
 -- name: advance
+-- A place is where the row was when it was read; where that is not known, the row is looked up.
 with moved as (
     select *
     from unnest(
         cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:parked as bigint[])
-    ) as moved (source, aggregatetype, aggregateid, before, after, parked)
+        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:parked as bigint[]), cast(:places as text[])
+    ) as moved (source, aggregatetype, aggregateid, before, after, parked, place)
 ),
 started as (
     insert into "{watermarks}" as mark (consumer, source, aggregatetype, aggregateid, last, parked)
@@ -89,14 +149,20 @@ started as (
 ),
 found as materialized (
     select
-        (
-            select mark.ctid
-            from "{watermarks}" as mark
-            where mark.consumer = :consumer
-                and mark.source = moved.source
-                and mark.aggregatetype = moved.aggregatetype
-                and mark.aggregateid = moved.aggregateid
-        ) as place,
+        case
+            when moved.place = '' then (
+                select mark.ctid
+                from "{watermarks}" as mark
+                where mark.consumer = :consumer
+                    and mark.source = moved.source
+                    and mark.aggregatetype = moved.aggregatetype
+                    and mark.aggregateid = moved.aggregateid
+            )
+            else cast(moved.place as tid)
+        end as place,
+        moved.source,
+        moved.aggregatetype,
+        moved.aggregateid,
         moved.before,
         moved.after,
         moved.parked
@@ -107,7 +173,12 @@ advanced as (
     update "{watermarks}" as mark
     set last = found.after, parked = mark.parked + found.parked, updated_at = clock_timestamp()
     from found
-    where mark.ctid = found.place and mark.last = found.before
+    where mark.ctid = found.place
+        and mark.consumer is not distinct from :consumer
+        and mark.source is not distinct from found.source
+        and mark.aggregatetype is not distinct from found.aggregatetype
+        and mark.aggregateid is not distinct from found.aggregateid
+        and mark.last = found.before
     returning mark.source, mark.aggregatetype, mark.aggregateid, mark.parked
 ),
 done as (
