@@ -3,10 +3,11 @@
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields, make_dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from cdc_outbox.redaction import shortened
 
@@ -90,7 +91,7 @@ class Event:
         is_written: bool = True,
     ) -> "RecordedEvent":
         """Return what ``add`` returns of this event."""
-        return RecordedEvent(
+        return new_recorded_event(
             aggregate_type=self.aggregate_type,
             aggregate_id=self.aggregate_id,
             type=self.type,
@@ -154,6 +155,35 @@ class RecordedEvent:
     def __str__(self) -> str:
         return _name(self)
 
+
+ClassT = TypeVar("ClassT")
+
+
+def fast_init(cls: type[ClassT]) -> type[ClassT]:
+    """Return a faster constructor of a frozen dataclass; it is a function to its callers, and no class to compare with.
+
+    A frozen dataclass sets each field by a call. Here they are set in an instance of a class with the same slots, which
+    becomes one of the frozen class at the end, in half the time.
+
+    Args:
+        cls: It has slots, no base class and no ``__post_init__``.
+
+    Raises:
+        TypeError: It is another one.
+    """
+    if cls.__bases__ != (object,) or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
+        raise TypeError(f"{cls.__name__} has no slots, or a base class or a __post_init__")
+
+    def become(made: object) -> None:
+        made.__class__ = cls
+
+    copies = [(each.name, each.type, copy(each)) for each in fields(cast("Any", cls))]
+    twin = make_dataclass(cls.__name__, copies, namespace={"__post_init__": become}, slots=True)
+    return cast("type[ClassT]", twin)
+
+
+new_recorded_event = fast_init(RecordedEvent)
+"""Makes a :class:`RecordedEvent`; the writer and the consumer make one for every event."""
 
 EventT = TypeVar("EventT", Event, RecordedEvent)
 """An event on one of the two sides."""

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode
+from cdc_outbox.event import KafkaRecord, RecordedEvent, SequenceMode, new_recorded_event
 from cdc_outbox.formats import payload
 from cdc_outbox.formats.attributes import HeaderNames
 from cdc_outbox.formats.cloudevents import is_attribute
@@ -95,7 +95,7 @@ class PlainReader:
         number = sequence_of(sequence) if is_numbered else None
         if not aggregate_id or (is_numbered and not (number and source)):
             return None
-        return RecordedEvent(
+        return new_recorded_event(
             id=event_id,
             type=event_type,
             aggregate_type=aggregate_type,

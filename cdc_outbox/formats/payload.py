@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 from uuid import UUID
 
 from cdc_outbox.errors import EventError
@@ -91,12 +91,24 @@ def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa
     raise refusal
 
 
+_scan = vars(json.JSONDecoder())["scan_once"]
+"""Reads JSON at a position of a text: what json.loads calls in the end."""
+
+
 def decode(value: bytes) -> JsonValue:
     """Return what the JSON text says.
 
     Raises:
         ValueError: It is not JSON in UTF-8; the message names the position, never the content.
     """
+    try:
+        text = value.decode()
+        found, end = _scan(text, 0)
+        if not text[end:].strip(" \t\n\r"):
+            return cast("JsonValue", found)
+    except (ValueError, StopIteration, RecursionError):
+        pass
+    # There is space before it, it is in another encoding, or it is not JSON.
     try:
         # What json would find out with more ado: JSON starts with ASCII, and a zero behind that is UTF-16 or UTF-32.
         is_utf8 = len(value) > 1 and 0 < value[0] < 128 and value[1]

@@ -86,7 +86,7 @@ def message_of(record: "confluent.Message[bytes, bytes]") -> message.Message:
     """Return a record of a topic as a value."""
     kind, timestamp = record.timestamp()
     pairs = _headers_of(record)
-    return message.Message(
+    return message.new_message(
         topic=record.topic() or "",
         partition=record.partition(),
         offset=record.offset(),
