@@ -323,7 +323,7 @@ class TransactionEndedError(ConsumerError):
 
 
 class WatermarkMovedError(ConsumerError):
-    """Another consumer advanced the aggregate meanwhile; the transaction was rolled back."""
+    """Another transaction changed the aggregate's watermark meanwhile; this one was rolled back."""
 
     retryable = True
     hint = "Roll back and apply the event again."

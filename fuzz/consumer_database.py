@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from cdc_outbox.consumer.claims import Claims
+from cdc_outbox.consumer.claims import ClaimedNext, Claims, IdClaimedError
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.fencing import NO_IDS, Assignment, OffsetMove, TopicId, TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, aggregate_of
@@ -73,6 +73,7 @@ class Connected(MemoryDatabase):
         self.locks: set[Lock] = set()
         self.held: Mapping[TopicPartition, int] = {}
         """The epochs under which the consumer works at the moment."""
+        self._held_again: Mapping[TopicPartition, int] = {}
         self.now = server.committed
         self._hook = hook
         self._writes: list[Callable[[], Awaitable[object]]] = []
@@ -100,6 +101,7 @@ class Connected(MemoryDatabase):
         if self._is_open:
             raise OutboxError("the connection has a transaction already")
         self._look_alive("begin")
+        self.held, self._held_again = self._held_again or self.held, {}
         self.now, self._is_open = copied(self.server.committed), True
         self.server.opened.append(self)
 
@@ -237,6 +239,15 @@ class Connected(MemoryDatabase):
         result = await write()
         self._writes.append(write)
         return result
+
+    async def claim_next(
+        self, connection: Any, event_ids: Sequence[str], expected: Mapping[Aggregate, range], held: Any
+    ) -> ClaimedNext | None:
+        try:
+            return await super().claim_next(connection, event_ids, expected, held)
+        except IdClaimedError:
+            self._held_again = held  # the same work goes on in another transaction
+            raise
 
     def _lock(self, kind: str, names: Iterable[object]) -> None:
         wanted = {Lock(kind, name) for name in names}

@@ -7,6 +7,7 @@ message read as little as will do.
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
@@ -118,18 +119,21 @@ class OurStatements(Batched):
     def _apply(self, rows: list[Row]) -> None:
         events, self._events = self._events, []
         offsets = {(record.topic, record.partition): record.offset + 1 for _, record in events}
-        lasts = {(event.source, event.aggregate_type, event.aggregate_id): event.sequence for event, _ in events}
+        lasts = {(event.source, event.aggregate_type, event.aggregate_id): event.sequence or 0 for event, _ in events}
+        counts = Counter((event.source, event.aggregate_type, event.aggregate_id) for event, _ in events)
         aggregates = sorted(lasts)
         of_each = _columns(aggregates, "sources", "aggregate_types", "aggregate_ids")
         self._take(sorted(offsets.keys() - self._held.keys()))
         epochs = [self._held[tp] for tp in offsets]
         of_partitions = {**_columns(list(offsets), "topics", "partitions"), "epochs": epochs}
         ids = sorted([event.id for event, _ in events])
-        [(*_, befores, _, places)] = self._execute("claim_and_read", event_ids=ids, **of_each, **of_partitions)
+        before = [lasts[each] - counts[each] for each in aggregates]
+        expected = {"lowest": before, "highest": before}
+        [(*_, befores, tids)] = self._execute("claim_next", event_ids=ids, **of_each, **expected, **of_partitions)
         super()._apply(rows)
         numbers = {"befores": json.loads(befores), "afters": [lasts[each] for each in aggregates]}
         parked = [0] * len(aggregates)
-        self._execute("advance", **of_each, **numbers, parked=parked, places=json.loads(places))
+        self._execute("advance", **of_each, **numbers, parked=parked, tids=json.loads(tids))
         nothing: list[int | None] = [None] * len(offsets)
         self._execute("store_offsets", **of_partitions, befores=nothing, afters=list(offsets.values()))
 

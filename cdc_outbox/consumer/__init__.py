@@ -1,10 +1,10 @@
 """The consuming side: Kafka → effects, once and in order."""
 
 from cdc_outbox.consumer.consumer import AsyncConsumer, Consumer
-from cdc_outbox.consumer.delivery import Outcome
 from cdc_outbox.consumer.handlers import BatchHandler, BeforeCommit, Handler
 from cdc_outbox.consumer.inbox import AsyncInbox, Inbox
 from cdc_outbox.consumer.inbox_tables import InboxTable, inbox_component
+from cdc_outbox.consumer.item import Outcome
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import Aggregate, Order, Verdict
 from cdc_outbox.consumer.replay import Fate, Replayed

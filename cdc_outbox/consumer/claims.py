@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from cdc_outbox.consumer.fencing import TopicPartition, columns_of_partitions
 from cdc_outbox.consumer.inbox_tables import Statements
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, key_of
-from cdc_outbox.databases.drivers import AnyConnection
+from cdc_outbox.databases.drivers import AnyConnection, sqlstate_of
+from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION
 from cdc_outbox.errors import ConfigError, MessageError, TransactionEndedError, WatermarkMovedError
 
 _MAX_KEY_BYTES = 2600
@@ -24,25 +25,30 @@ class Claims:
     Args:
         new: The ids that were not claimed before.
         transaction: The database's own name for the transaction, empty where nothing was new.
-        places: Where the watermarks of aggregates are in the database, as far as that was read with the claims.
+        tids: Where the rows of watermarks are in their table, as far as that was read with the claims.
     """
 
     new: frozenset[str] = frozenset()
     transaction: str = ""
-    places: Mapping[Aggregate, str] = field(default_factory=dict, compare=False, repr=False)
+    tids: Mapping[Aggregate, str] = field(default_factory=dict, compare=False, repr=False)
 
 
-class ClaimedAndRead(NamedTuple):
-    """What one statement claimed and read.
+class ClaimedNext(NamedTuple):
+    """The result of claiming events that are all next.
 
     Args:
-        watermarks: Of all aggregates that were asked for, new ones too.
+        claims: All of them.
+        watermarks: Of all their aggregates, new ones too.
         is_stale: Whether the epoch of a held partition has changed.
     """
 
     claims: Claims
     watermarks: Mapping[Aggregate, Watermark]
     is_stale: bool
+
+
+class IdClaimedError(Exception):
+    """One of the ids was claimed before; the transaction must be rolled back. It never leaves this package."""
 
 
 class InboxStore(Protocol):
@@ -68,21 +74,24 @@ class InboxStore(Protocol):
         An id that another open transaction has claimed makes this one wait until that one ends.
         """
 
-    async def claim_and_read(
+    async def claim_next(
         self,
         connection: AnyConnection,
         event_ids: Sequence[str],
-        aggregates: Iterable[Aggregate],
+        expected: Mapping[Aggregate, range],
         held: Mapping[TopicPartition, int],
-    ) -> ClaimedAndRead | None:
-        """Claim ids as :meth:`claim` does, and read watermarks and epochs in the same statement.
+    ) -> ClaimedNext | None:
+        """Claim ids if the watermark of each aggregate is one of those expected, and nothing is parked behind it.
 
-        Both are as they were before the claims, which may wait for another transaction: :meth:`advance` and
-        :meth:`EpochStore.store_offsets` detect what that one changed. The claims may be advanced only from these
-        watermarks, and without a lock on one of them.
+        Watermarks and epochs are read before the claims, which may wait for another transaction: :meth:`advance` and
+        :meth:`EpochStore.store_offsets` detect what that one changed.
 
         Returns:
-            ``None``, with nothing claimed, if the database has no such statement.
+            ``None``, with nothing claimed, if that is not so, if a list is empty, or if the database has no statement
+            for it.
+
+        Raises:
+            IdClaimedError: One of the ids was claimed before.
         """
 
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
@@ -124,7 +133,7 @@ class InboxStore(Protocol):
 
         Raises:
             TransactionEndedError: It is another one.
-            WatermarkMovedError: One of them was not where the move starts.
+            WatermarkMovedError: One of them was not where the move starts, or its row was changed since it was read.
 
         The transaction must be rolled back when it raises.
         """
@@ -165,32 +174,43 @@ class SqlInbox:
         keys, transaction = await self._claim(connection, sorted(ids))
         return Claims(frozenset(map(ids.__getitem__, keys)), transaction)
 
-    async def claim_and_read(
+    async def claim_next(
         self,
         connection: AnyConnection,
         event_ids: Sequence[str],
-        aggregates: Iterable[Aggregate],
+        expected: Mapping[Aggregate, range],
         held: Mapping[TopicPartition, int],
-    ) -> ClaimedAndRead | None:
-        """Claim and read, and look at the isolation level on the way.
+    ) -> ClaimedNext | None:
+        """Claim by a statement that also reads watermarks and epochs, and looks at the isolation level on the way.
 
         Raises:
             ConfigError: The transaction's snapshot is not renewed with each statement.
             MessageError: An id or an aggregate does not fit into the index.
         """
+        if not event_ids or not expected:
+            return None
         self.refuse(event_ids)
-        ids = {key_of(event_id): event_id for event_id in event_ids}
-        keys, wanted = sorted(ids), self._wanted(aggregates)
-        owned = {**columns_of_partitions(held), "epochs": list(held.values())}
-        rows = await self._sql.fetch(connection, "claim_and_read", event_ids=keys, **columns_of(wanted), **owned)
-        [(new, transaction, names, is_read_committed, is_stale, *remembered)] = rows
+        keys, wanted = sorted(set(map(key_of, event_ids))), self._wanted(expected)
+        spans = [expected[aggregate] for aggregate in wanted]
+        columns = {
+            **columns_of(wanted),
+            "lowest": [span.start for span in spans],
+            "highest": [span.stop - 1 for span in spans],
+            **columns_of_partitions(held),
+            "epochs": list(held.values()),
+        }
+        try:
+            [row] = await self._sql.fetch(connection, "claim_next", event_ids=keys, **columns)
+        except Exception as error:
+            if sqlstate_of(error) == UNIQUE_VIOLATION:
+                raise IdClaimedError from error
+            raise
+        claimed, transaction, is_read_committed, is_stale, lasts, tids = row
         _refuse_isolation(is_read_committed=is_read_committed)
-        claimed = keys if new == len(keys) else json.loads(names or "[]")
-        lasts, parked, places = (json.loads(each or "[]") for each in remembered)
-        claims = Claims(
-            frozenset(map(ids.__getitem__, claimed)), transaction if new else "", dict(zip(wanted, places, strict=True))
-        )
-        return ClaimedAndRead(claims, dict(zip(wanted, map(Watermark, lasts, parked), strict=True)), is_stale)
+        if claimed < len(keys):
+            return None
+        claims = Claims(frozenset(event_ids), transaction, dict(zip(wanted, json.loads(tids), strict=True)))
+        return ClaimedNext(claims, dict(zip(wanted, map(Watermark, json.loads(lasts)), strict=True)), is_stale)
 
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:
         """Look.
@@ -260,7 +280,7 @@ class SqlInbox:
         moved, parked = await self._move(connection, claims, moves)
         if moved != len(moves):
             raise WatermarkMovedError(
-                f"{len(moves) - moved} of {len(moves)} watermarks were moved by another consumer in the meantime"
+                f"{len(moves) - moved} of {len(moves)} watermarks were changed by another transaction in the meantime"
             )
         return parked
 
@@ -281,9 +301,9 @@ class SqlInbox:
         self, connection: AnyConnection, claims: Claims, moves: Sequence[Move]
     ) -> tuple[int, list[Aggregate]]:
         """Return how many watermarks moved, and what has events parked; the same statement tells the transaction."""
-        places = [claims.places.get(move.aggregate, "") for move in moves]
+        tids = [claims.tids.get(move.aggregate, "") for move in moves]
         [(moved, transaction, parked)] = await self._sql.fetch(
-            connection, "advance", **columns_of_moves(moves), places=places
+            connection, "advance", **columns_of_moves(moves), tids=tids
         )
         # A handler may have ended its transaction and begun another, which looks the same from here.
         if claims.transaction and transaction != claims.transaction:

@@ -10,11 +10,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from cdc_outbox.consumer.delivery import Delivery, Outcome
+from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.fencing import Ownership
 from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
 from cdc_outbox.consumer.handlers import BatchHandler, ConnectionT, Handler, HandlerRunner, Handlers, check_event_types
 from cdc_outbox.consumer.inbox_tables import checked_name
+from cdc_outbox.consumer.item import Outcome
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave

@@ -3,13 +3,12 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from types import MappingProxyType
 
-from cdc_outbox.consumer.claims import Claims, InboxStore
+from cdc_outbox.consumer.claims import ClaimedNext, Claims, IdClaimedError, InboxStore
 from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition, refuse_stale
 from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
-from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.limits import ENDLESS, Room
 from cdc_outbox.consumer.ordering import (
     Aggregate,
@@ -18,6 +17,7 @@ from cdc_outbox.consumer.ordering import (
     Order,
     Verdict,
     Watermark,
+    expected_watermarks,
     judge,
     moves_of,
     successors_of,
@@ -37,21 +37,6 @@ from cdc_outbox.errors import (
 _log = logging.getLogger(__name__)
 
 NOTHING_STORED: Mapping[TopicPartition, int] = MappingProxyType({})
-
-
-class Outcome(StrEnum):
-    """The outcome of an event, once its transaction was committed."""
-
-    APPLIED = "applied"
-    """Its handler's effects are committed."""
-    UNHANDLED = "unhandled"
-    """No handler is registered for its type; it was claimed and counted all the same, so that no watermark stalls."""
-    DUPLICATE = "duplicate"
-    """It had been applied or parked before."""
-    SUPERSEDED = "superseded"
-    """A later state of its aggregate had been applied before."""
-    PARKED = "parked"
-    """It is set aside, durably, until it can be applied or an operator decides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +68,12 @@ class Delivered:
 class Delivery:
     """Apply events in the order of steps that makes their effects happen once.
 
-    Claim the ids by inserting them; look at who owns the partitions; judge the sequences; run the handlers, and look at
-    the transaction after each; give back the claims of what is set aside, and park it under the lock of its watermark;
-    move the watermarks, each from where it was read, in a statement that proves that the transaction is still the one
-    of the claims; wake what was parked behind them; store the partitions' next offsets, which looks again at who owns
-    them; commit, and believe the server's answer only.
+    Claim the ids by inserting them; look at who owns the partitions; judge the sequences. Where numbers say that all
+    events are next, one statement claims and reads what is judged. Then run the handlers, and look at the transaction
+    after each; give back the claims of what is set aside, and park it under the lock of its watermark; move the
+    watermarks, each from where it was read, in a statement that proves that the transaction is still the one of the
+    claims; wake what was parked behind them; store the partitions' next offsets, which looks again at who owns them;
+    commit, and believe the server's answer only.
     """
 
     def __init__(
@@ -198,7 +184,7 @@ class _Work:
         room: Room,
         stored: Mapping[TopicPartition, int],
     ) -> None:
-        self._room, self._stored = room, stored
+        self._room, self._stored, self._driver = room, stored, delivery.driver
         stores = delivery.stores
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = delivery.calls, delivery.order_of
@@ -242,27 +228,35 @@ class _Work:
 
     async def _claim_and_judge(self) -> tuple[Mapping[Aggregate, Watermark], list[Judgement]]:
         """Claim, fence and judge; by one statement, if all events are plain and next and their aggregates free."""
-        orders = {item.event.aggregate_type: self._order_of(item.event.aggregate_type) for item in self._judged}
-        read = None
-        # By their numbers alone: whether an event without one was forgotten must be looked up after the claims.
-        is_numbered = all(order.mode.is_numbered and not order.by_watermark for order in orders.values())
-        if self._is_plain and is_numbered and all(item.event.sequence for item in self._judged):
-            ids, aggregates = [item.event.id for item in self._judged], {item.aggregate for item in self._judged}
-            read = await self._inbox.claim_and_read(self._connection, ids, aggregates, self._held)
-        if read is None:
+        claimed = await self._claim_next() if self._is_plain else None
+        if claimed is None:
             locked = await self._lock_redone()
             self.claims = await self._claim()
             await self._fence()
             return await self._judge(locked)
-        self.claims, watermarks, is_stale = read
+        self.claims, watermarks, is_stale = claimed
         if is_stale:
             await self._fence()  # which names the partitions
         judgements = self._judgements(Memory(unseen=self.claims.new, watermarks=watermarks))
         self._is_common = self._are_common(watermarks, judgements)
         if self._is_common:
             return watermarks, judgements
-        self.claims = replace(self.claims, places={})  # a lock moves the row
+        self.claims = replace(self.claims, tids={})  # a lock moves the row
         return await self._judge({})
+
+    async def _claim_next(self) -> ClaimedNext | None:
+        """Claim all events if their numbers say that they are next; the verdicts are judged all the same."""
+        events, aggregates = [item.event for item in self._judged], [item.aggregate for item in self._judged]
+        expected = expected_watermarks(events, aggregates, self._order_of)
+        if not expected:
+            return None
+        try:
+            ids = [event.id for event in events]
+            return await self._inbox.claim_next(self._connection, ids, expected, self._held)
+        except IdClaimedError:
+            await self._driver.rollback(self._connection)
+            await self._driver.begin(self._connection)
+            return None
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of parked events, and skip events that another process removed since they were read."""

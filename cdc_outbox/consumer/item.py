@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from cdc_outbox.consumer.fencing import TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
@@ -80,6 +81,21 @@ _FROM_MESSAGE = TopicPartition("", -1)
 _UNKNOWN = Aggregate("", "", "")
 _UNKNOWN_TIME = datetime.max.replace(tzinfo=UTC)
 """Of a message that cannot be read: later than any purge, because its id was never claimed and is not forgotten."""
+
+
+class Outcome(StrEnum):
+    """The outcome of an event, once its transaction was committed."""
+
+    APPLIED = "applied"
+    """Its handler's effects are committed."""
+    UNHANDLED = "unhandled"
+    """No handler is registered for its type; it was claimed and counted all the same, so that no watermark stalls."""
+    DUPLICATE = "duplicate"
+    """It had been applied or parked before."""
+    SUPERSEDED = "superseded"
+    """A later state of its aggregate had been applied before."""
+    PARKED = "parked"
+    """It is set aside, durably, until it can be applied or an operator decides."""
 
 
 # Not frozen, though nothing changes one: a frozen one takes twice as long to make, and there is one for each event.

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from cdc_outbox.consumer.backlog import Backlog, origin_of
-from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.group import Membership, pass_over, pause, resume
-from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import is_fetched, is_still_owned, lags_of
 from cdc_outbox.consumer.parked_events import Failure, Reason

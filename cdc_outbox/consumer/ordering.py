@@ -113,6 +113,11 @@ class Order:
         """Return the one sequence that may follow, ``None`` where whatever comes first may."""
         return None if self.latest else self.mode.successor(last)
 
+    def predecessors(self, sequence: int) -> range:
+        """Return the watermarks that an event of this sequence may follow."""
+        predecessor = None if self.latest else self.mode.predecessor(sequence)
+        return range(predecessor or 0, sequence)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
@@ -160,6 +165,23 @@ class Move(NamedTuple):
 def aggregate_of(event: RecordedEvent) -> Aggregate:
     """Return the aggregate whose watermark judges an event."""
     return Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
+
+
+def expected_watermarks(
+    events: Iterable[RecordedEvent], aggregates: Iterable[Aggregate], order_of: Callable[[str], Order]
+) -> dict[Aggregate, range] | None:
+    """Return where the watermarks are if all events are next.
+
+    ``None`` if one has no number, because whether it was applied before may be forgotten; and if one has no claim.
+    """
+    expected: dict[Aggregate, range] = {}
+    for event, aggregate in zip(events, aggregates, strict=True):
+        order = order_of(event.aggregate_type)
+        if event.sequence is None or not order.mode.is_numbered or order.by_watermark:
+            return None
+        if aggregate not in expected:
+            expected[aggregate] = order.predecessors(event.sequence)
+    return expected
 
 
 def judge(

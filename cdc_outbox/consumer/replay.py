@@ -15,9 +15,9 @@ from enum import StrEnum
 from itertools import islice
 
 from cdc_outbox.consumer.backlog import Backlog
-from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.handlers import ours_of
-from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.ordering import (
     Aggregate,

@@ -30,8 +30,8 @@ class SavepointInbox(SqlInbox):
             else {}
         )
 
-    async def claim_and_read(self, *_: object) -> None:
-        """Do nothing: a savepoint is a statement of its own, and an insertion returns nothing here."""
+    async def claim_next(self, *_: object) -> None:
+        """Claim nothing: no statement does all of it here."""
 
     async def _claim(self, connection: AnyConnection, keys: Sequence[str]) -> tuple[Sequence[str], str]:
         transaction = new_name()

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.limits import Limits, Room
 from cdc_outbox.consumer.parked_events import ParkedCount, Reason, State
 from cdc_outbox.errors import (

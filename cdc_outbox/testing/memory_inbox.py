@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from cdc_outbox.consumer.claims import ClaimedAndRead, Claims
+from cdc_outbox.consumer.claims import ClaimedNext, Claims, IdClaimedError
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.fencing import NO_IDS, NO_OFFSET, Assignment, OffsetMove, TopicId, TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark, aggregate_of
@@ -128,17 +128,24 @@ class MemoryDatabase:
         self.now.claims |= new
         return Claims(new, "1" if new else "")
 
-    async def claim_and_read(
+    async def claim_next(
         self,
         connection: AnyConnection,
         event_ids: Sequence[str],
-        aggregates: Iterable[Aggregate],
+        expected: Mapping[Aggregate, range],
         held: Mapping[TopicPartition, int],
-    ) -> ClaimedAndRead | None:
-        """Read watermarks and epochs, and claim ids then: a database's statement does both as of its start."""
-        wanted, is_stale = set(aggregates), bool(await self.find_stale(connection, held))
-        watermarks = dict.fromkeys(wanted, Watermark()) | dict(await self.find_watermarks(connection, wanted))
-        return ClaimedAndRead(await self.claim(connection, event_ids), watermarks, is_stale)
+    ) -> ClaimedNext | None:
+        """Read watermarks and epochs, and claim ids if all watermarks are expected and none of the ids is claimed."""
+        if not event_ids or not expected:
+            return None
+        is_stale = bool(await self.find_stale(connection, held))
+        watermarks = dict.fromkeys(expected, Watermark()) | dict(await self.find_watermarks(connection, expected))
+        if any(parked or last not in expected[aggregate] for aggregate, (last, parked) in watermarks.items()):
+            return None
+        claims = await self.claim(connection, event_ids)
+        if claims.new != set(event_ids):
+            raise IdClaimedError
+        return ClaimedNext(claims, watermarks, is_stale)
 
     async def find_claims(self, connection: AnyConnection, event_ids: Sequence[str]) -> set[str]:  # noqa: ARG002
         """Return those ids that are claimed."""

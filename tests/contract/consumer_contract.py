@@ -229,10 +229,12 @@ class ConsumerContract(OnDatabase):
         assert len(cut) == bool(service.ledger.session)
         assert consumer.outcomes[Outcome.DUPLICATE] == 1
 
-        service.send(make_event(3, "e"), make_event(4, "e"))
+        # Its number is the next one, and its id was claimed.
+        service.send(replace(make_event(6, "a"), id=first.id), make_event(3, "e"), make_event(4, "e"))
         with service.running(service.consumer(handlers)):
             eventually(lambda: len(service.ledger.applied()["e"]) == 4, "what the gap kept waiting")
         assert service.ledger.applied() == {**effects, "e": [2, 3, 4, 5]}
+        assert ("a", 6, "conflict") in service.ledger.parked()
 
     def test_a_handler_that_ends_its_transaction_stops_the_consumer_and_nothing_is_lost(
         self, service: "Service"

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Sequence, Set
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cdc_outbox.consumer import InboxTable
-from cdc_outbox.consumer.claims import Claims, InboxStore
+from cdc_outbox.consumer.claims import ClaimedNext, Claims, IdClaimedError, InboxStore
 from cdc_outbox.consumer.delivery import Stores
 from cdc_outbox.consumer.fencing import NO_OFFSET, Assignment, EpochStore, OffsetMove, TopicId, TopicPartition
 from cdc_outbox.consumer.ordering import Aggregate, Move, Watermark
@@ -126,10 +126,10 @@ class InboxContract:
     """Claims and watermarks.
 
     Attributes:
-        HAS_ONE_STATEMENT: Whether one statement claims and reads.
+        CLAIMS_NEXT: Whether one statement claims events that are next.
     """
 
-    HAS_ONE_STATEMENT = False
+    CLAIMS_NEXT = False
 
     @pytest.fixture
     def opened(self) -> Any:
@@ -160,6 +160,9 @@ class InboxContract:
 
     def test_an_empty_list_does_nothing(self, opened: Opened) -> None:
         assert opened.claim() == set()
+        assert self.claim_next(opened, [], range(1)) is None
+        assert self.claim_next(opened, ["1"]) is None
+        assert opened.claim("1") == {"1"}
         assert opened.watermarks() == {}
         assert finish(opened.inbox.lock_watermarks(opened.connection, [])) == {}
         assert finish(opened.inbox.advance(opened.connection, Claims(), [])) == []
@@ -209,33 +212,53 @@ class InboxContract:
         assert not claims.new
         assert finish(opened.inbox.advance(opened.connection, claims, [Move(A, 0, 1)])) == []
 
-    def test_one_statement_claims_and_reads_as_several_do(self, opened: Opened) -> None:
-        first = opened.issue(HOME, AWAY)
-        held = {place: tenure.epoch for place, tenure in first.items()}
-        opened.claim("1", UNTIMED)
-        opened.advance(Move(A, 0, 3), Move(B, 0, 0, parked=1))
-        new = A._replace(aggregate_id="new")
-        asked = ["1", TIMED, UNTIMED, "2"], [A, B, new]
-        read = finish(opened.inbox.claim_and_read(opened.connection, *asked, held))
-        if not self.HAS_ONE_STATEMENT:
-            assert read is None
-            assert opened.claim(*asked[0]) == {TIMED, "2"}
-            return
-        assert read is not None
-        assert (read.claims.new, read.is_stale) == ({TIMED, "2"}, False)
-        assert read.watermarks == {A: Watermark(3), B: Watermark(0, 1), new: Watermark()}
-        assert finish(opened.inbox.advance(opened.connection, read.claims, [Move(A, 3, 4), Move(new, 0, 1)])) == []
-        assert opened.watermarks(A, B, new) == {A: Watermark(4), B: Watermark(0, 1), new: Watermark(1)}
-        assert opened.claim(*asked[0]) == set()
+    def claim_next(self, opened: Opened, ids: Sequence[str], *lasts: range, **held: int) -> ClaimedNext | None:
+        """Claim ids in one statement, expecting the watermarks of A, B and so on."""
+        expected = dict(zip((A, B), lasts, strict=False))
+        owned = {TopicPartition("orders", int(number.removeprefix("p"))): epoch for number, epoch in held.items()}
+        return finish(opened.inbox.claim_next(opened.connection, ids, expected, owned))
 
-    def test_one_statement_notices_that_a_partition_has_another_owner(self, opened: Opened) -> None:
-        held = {place: tenure.epoch for place, tenure in opened.issue(HOME, AWAY).items()}
-        opened.issue(AWAY)
-        reads = [
-            finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A], {place: epoch}))
-            for place, epoch in held.items()
-        ]
-        assert [read and read.is_stale for read in reads] == ([False, True] if self.HAS_ONE_STATEMENT else [None, None])
+    def test_one_statement_claims_events_that_are_next(self, opened: Opened) -> None:
+        opened.advance(Move(A, 0, 3))
+        claimed = self.claim_next(opened, [TIMED, "2"], range(3, 4), range(1))
+        if not self.CLAIMS_NEXT:
+            assert claimed is None
+            assert opened.claim(TIMED, "2") == {TIMED, "2"}
+            return
+        assert claimed is not None
+        assert claimed.claims.new == {TIMED, "2"}
+        assert claimed.watermarks == {A: Watermark(3), B: Watermark()}
+        assert not claimed.is_stale
+        assert finish(opened.inbox.advance(opened.connection, claimed.claims, [Move(A, 3, 4), Move(B, 0, 1)])) == []
+        assert opened.watermarks(A, B) == {A: Watermark(4), B: Watermark(1)}
+        assert opened.claim(TIMED, "2", "3") == {"3"}
+
+    @pytest.mark.parametrize("moves", [[Move(A, 0, 2)], [Move(A, 0, 4)], [Move(A, 0, 3, parked=1)], [Move(B, 0, 1)]])
+    def test_it_claims_nothing_where_a_watermark_is_not_as_expected(self, opened: Opened, moves: list[Move]) -> None:
+        opened.advance(*moves)
+        if moves[0].aggregate == B:
+            opened.advance(Move(A, 0, 3))
+        assert self.claim_next(opened, [TIMED, "2"], range(3, 4), range(1)) is None
+        assert opened.claim(TIMED, "2") == {TIMED, "2"}
+
+    @pytest.mark.parametrize("last", [0, 3])
+    def test_more_than_one_watermark_may_be_expected(self, opened: Opened, last: int) -> None:
+        if last:
+            opened.advance(Move(A, 0, last))
+        claimed = self.claim_next(opened, ["2"], range(4))
+        assert (claimed and claimed.watermarks) == ({A: Watermark(last)} if self.CLAIMS_NEXT else None)
+
+    def test_it_fails_where_an_id_was_claimed(self, opened: Opened) -> None:
+        opened.claim("1")
+        with pytest.raises(IdClaimedError) if self.CLAIMS_NEXT else nullcontext():
+            assert self.claim_next(opened, ["1", "2"], range(1)) is None
+        opened.roll_back()
+        assert opened.claim("1", "2") == {"1", "2"}
+
+    def test_it_notices_that_a_partition_has_another_owner(self, opened: Opened) -> None:
+        first, second = opened.issue(HOME)[HOME].epoch, opened.issue(HOME)[HOME].epoch
+        claimed = [self.claim_next(opened, [str(epoch)], range(1), p0=epoch) for epoch in (first, second)]
+        assert [one and one.is_stale for one in claimed] == ([True, False] if self.CLAIMS_NEXT else [None, None])
 
 
 class EpochContract:

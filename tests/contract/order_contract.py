@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from cdc_outbox import SequenceMode, WireContract
-from cdc_outbox.consumer.delivery import Delivery, Outcome
+from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
-from cdc_outbox.consumer.item import Item, item_of
+from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.ordering import Watermark, aggregate_of, orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
@@ -136,6 +136,16 @@ class OrderContract:
             )
             for number in (1, 2, 3, 4)
         ]
+
+    def test_what_stands_before_a_gap_is_applied_and_the_rest_waits(self, reader: Reader) -> None:
+        first, second, third, fourth = (make_event(number) for number in (1, 2, 3, 4))
+        assert reader.read(first) == [APPLIED]
+        # The watermark is locked after it was read, and moves from where it is then.
+        assert reader.read(second, fourth) == [APPLIED, PARKED]
+        assert (reader.mark(first), reader.chain()) == (Watermark(2, 1), [(Reason.GAP, State.WAITING)])
+        assert reader.read(third) == [APPLIED]
+        assert reader.redo() == [APPLIED]
+        assert reader.mark(first) == Watermark(4)
 
     def test_what_comes_later_waits_and_is_applied_in_order_once_it_can_be_read(
         self, reader: Reader, events: list[RecordedEvent]

@@ -1,5 +1,6 @@
 """What every inbox promises: in memory, and on each database."""
 
+import secrets
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Set
@@ -14,6 +15,7 @@ import pytest
 from pymysql.constants import CLIENT
 
 from cdc_outbox.consumer import InboxTable, inbox_component
+from cdc_outbox.consumer.claims import ClaimedNext, IdClaimedError
 from cdc_outbox.consumer.ordering import Move
 from cdc_outbox.consumer.session import sql_stores
 from cdc_outbox.databases.dialects import Dialect
@@ -34,7 +36,7 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 class TestMemory(StoresContract):
-    HAS_ONE_STATEMENT = True
+    CLAIMS_NEXT = True
 
     @pytest.fixture
     def opened(self) -> Opened:
@@ -44,7 +46,7 @@ class TestMemory(StoresContract):
 
 
 class TestPostgresql(ServerStoresContract):
-    HAS_ONE_STATEMENT = True
+    CLAIMS_NEXT = True
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -93,7 +95,7 @@ class TestPostgresql(ServerStoresContract):
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             driver = ImmediateTransactions(Psycopg())
             inbox = sql_stores(table=InboxTable(), consumer=CONSUMER, driver=driver).inbox
-            for asked in (inbox.find_purge(connection), inbox.claim_and_read(connection, ["1"], [A], {})):
+            for asked in (inbox.find_purge(connection), inbox.claim_next(connection, ["1"], {A: range(1)}, {})):
                 with pytest.raises(ConfigError, match="the inbox needs READ COMMITTED"):
                     finish(asked)
 
@@ -104,29 +106,56 @@ class TestPostgresql(ServerStoresContract):
         with opens() as first, opens() as second:
             first.advance(Move(A, 0, 1), Move(B, 0, 1))
             first.commit()
-            read = finish(first.inbox.claim_and_read(first.connection, ["1"], [A, B], {}))
-            assert read is not None
+            claimed = self.claim_next(first, [secrets.token_hex()], range(2), range(2))
+            assert claimed is not None
             if change == "advance":
                 second.advance(Move(B, 1, 2))
             else:  # which changes no number, but moves the row
                 finish(second.inbox.lock_watermarks(second.connection, [B]))
             second.commit()
             with pytest.raises(WatermarkMovedError):
-                finish(first.inbox.advance(first.connection, read.claims, [Move(A, 1, 2), Move(B, 1, 2)]))
+                finish(first.inbox.advance(first.connection, claimed.claims, [Move(A, 1, 2), Move(B, 1, 2)]))
+
+    @pytest.mark.parametrize("end", ["commits", "rolls back"])
+    def test_a_batch_that_is_next_waits_for_who_claimed_one_of_its_ids(self, opens: Any, end: str) -> None:
+        told: list[object] = []
+
+        def claim() -> None:
+            try:
+                told.append(self.claim_next(second, ["1", "2"], range(1)))
+            except IdClaimedError as error:
+                told.append(error)
+
+        with opens() as first, opens() as second:
+            first.claim("2")
+            first.advance(Move(A, 0, 1))
+            thread = threading.Thread(target=claim)
+            thread.start()
+            eventually(lambda: self.is_waiting(second), "the second to wait")
+            if end == "commits":
+                first.commit()
+            else:
+                first.roll_back()
+            thread.join(10)
+            if end == "commits":
+                assert isinstance(told[0], IdClaimedError)
+            else:
+                assert isinstance(told[0], ClaimedNext)
+                assert finish(second.inbox.advance(second.connection, told[0].claims, [Move(A, 0, 1)])) == []
 
     def test_claims_of_a_transaction_that_was_ended_advance_nothing(self, opened: Opened) -> None:
-        read = finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A], {}))
-        assert read is not None
+        claimed = self.claim_next(opened, ["1"], range(1))
+        assert claimed is not None
         opened.roll_back()
         opened.claim("2")
         with pytest.raises(TransactionEndedError):
-            finish(opened.inbox.advance(opened.connection, read.claims, [Move(A, 0, 1)]))
+            finish(opened.inbox.advance(opened.connection, claimed.claims, [Move(A, 0, 1)]))
 
     def test_another_aggregates_row_at_the_place_of_a_watermark_does_not_move(self, opened: Opened) -> None:
         opened.advance(Move(A, 0, 1), Move(B, 0, 1))
-        read = finish(opened.inbox.claim_and_read(opened.connection, ["1"], [A, B], {}))
-        assert read is not None
-        swapped = replace(read.claims, places={A: read.claims.places[B], B: read.claims.places[A]})
+        claimed = self.claim_next(opened, ["1"], range(2), range(2))
+        assert claimed is not None
+        swapped = replace(claimed.claims, tids={A: claimed.claims.tids[B], B: claimed.claims.tids[A]})
         with pytest.raises(WatermarkMovedError):
             finish(opened.inbox.advance(opened.connection, swapped, [Move(A, 1, 2)]))
 

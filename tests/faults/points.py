@@ -44,7 +44,7 @@ def stop_at(point: Point, reach: Reach) -> None:
             call_after(BackgroundPoller, "poll", reach, lambda polled, *_: bool(polled))
         case Point.AFTER_CLAIM:
             call_after(SqlInbox, "claim", reach, lambda claims, *_: bool(claims.new))
-            call_after(SqlInbox, "claim_and_read", reach, lambda read, *_: bool(read and read.claims.new))
+            call_after(SqlInbox, "claim_next", reach, lambda claimed, *_: claimed is not None)
         case Point.BEFORE_COMMIT | Point.COMMIT_NOT_DONE | Point.COMMIT_DONE:
             # What goes to the server next is the COMMIT.
             call_after(_Work, "run", reach)

@@ -230,10 +230,10 @@ def dedup_outside_the_transaction(service: Service, patch: pytest.MonkeyPatch) -
         return False
 
     async def nothing(*_: Any) -> None:
-        """Have no statement that claims and reads."""
+        """Have no statement for it."""
 
     patch.setattr(SqlInbox, "claim", elsewhere)
-    patch.setattr(SqlInbox, "claim_and_read", nothing)
+    patch.setattr(SqlInbox, "claim_next", nothing)
     patch.setattr(SqlInbox, "take_back", forget)
 
 

@@ -21,7 +21,7 @@ HOME = TopicPartition("orders", 0)
 STEPS = {
     "begin": "begin",
     "claim": "claim",
-    "claim_and_read": "claim and read",
+    "claim_next": "claim next",
     "find_stale": "fence",
     "store_offsets": "store offsets",
     "find_watermarks": "look",
@@ -36,7 +36,8 @@ STEPS = {
     "take_back": "take back",
 }
 """What is written down, of the methods of a database and its stores; calls that do nothing are left out."""
-UNTIL_THE_HANDLER = ["begin", "claim and read"]
+UNTIL_THE_HANDLER = ["begin", "claim next"]
+UNLESS_ALL_ARE_NEXT = [*UNTIL_THE_HANDLER, "claim", "fence", "look"]
 FROM_THE_HANDLER = ["advance", "store offsets", "commit"]
 UNDONE = ["rollback", "begin", "take back", "commit"]
 """How a failure ends: with a look for claims that the handler committed itself."""

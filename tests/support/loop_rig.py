@@ -8,10 +8,10 @@ from typing import Any, cast
 import psycopg
 
 from cdc_outbox.consumer import Limits, Retry, SequenceMode, WireContract
-from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import Assignment, Ownership, TopicId, TopicPartition
 from cdc_outbox.consumer.group import BackgroundPoller, Membership, subscribe
-from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, Reason, State

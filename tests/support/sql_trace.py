@@ -182,8 +182,8 @@ def _trace_inbox(under: Under, opened: Opened) -> None:
     connection, inbox = opened.connection, opened.inbox
     with under("claim ids"):
         claims = finish(inbox.claim(connection, ["1", ID]))
-    with under("claim ids and read watermarks and epochs"):
-        finish(inbox.claim_and_read(connection, ["2", ID], [A, B], {HOME: 1}))
+    with under("claim the ids of events that are next"):
+        finish(inbox.claim_next(connection, ["2", "3"], {A: range(1), B: range(2)}, {HOME: 1}))
     with under("look for claims"):
         finish(inbox.find_claims(connection, ["1", "2"]))
     with under("identify the transaction"):

@@ -25,8 +25,8 @@ KINDS = tuple(
 ORDERS = tuple(Order(mode=mode, by_watermark=by) for mode in SequenceMode for by in {False, mode.is_numbered})
 NO_ID = frozenset({"no event's id"})
 """As `failed`, it turns the quick branch of `judge` off without changing a verdict."""
-READING = {"claim", "claim and read", "fence", "look"}
-"""Steps in which the ways differ; what is claimed is among what is left."""
+OF_ONE_WAY = {"claim", "claim next", "fence", "look", "begin", "rollback"}
+"""Steps in which the ways differ: what is claimed is among what is left, and a claim that fails begins anew."""
 
 
 def lists(longest: int) -> Iterator[Sequence[RecordedEvent]]:
@@ -84,7 +84,7 @@ def delivered(
             )
         except MessageError as error:  # another event has the id of one that is parked
             said.append(str(error))
-    return [said, handled, [step for step in database.steps if step not in READING], database.committed]
+    return [said, handled, [step for step in database.steps if step not in OF_ONE_WAY], database.committed]
 
 
 @pytest.mark.parametrize("purged_before", [None, datetime(2100, 1, 1, tzinfo=UTC)], ids=["kept", "purged"])
@@ -92,14 +92,14 @@ def delivered(
 def test_all_ways_deliver_alike(order: Order, purged_before: datetime | None, monkeypatch: pytest.MonkeyPatch) -> None:
     stories = [[first, second] for first, second in product(lists(1), lists(2))]
     quick = [delivered(batches, order, purged_before) for batches in stories]
-    monkeypatch.setattr(SpyDatabase, "claim_and_read", nothing)
+    monkeypatch.setattr(SpyDatabase, "claim_next", nothing)
     assert quick == [delivered(batches, order, purged_before) for batches in stories]
     monkeypatch.setattr(delivery, "_are_plain", lambda _: False)
     assert quick == [delivered(batches, order, purged_before) for batches in stories]
 
 
 async def nothing(*_: object) -> None:
-    """Stand for a database that has no statement which claims and reads."""
+    """Stand for a database that has no statement for it."""
 
 
 def test_a_common_batch_takes_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer import delivery
-from cdc_outbox.consumer.delivery import Delivery, Outcome
+from cdc_outbox.consumer.delivery import Delivery
 from cdc_outbox.consumer.fencing import Assignment, TopicPartition
 from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
-from cdc_outbox.consumer.item import Item, unreadable
+from cdc_outbox.consumer.item import Item, Outcome, unreadable
 from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
 from cdc_outbox.databases.drivers.immediate import finish
@@ -35,14 +35,14 @@ def test_effects_happen_once_and_in_order_whatever_happens_to_the_consumers(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "short":
-        monkeypatch.setattr(MemoryDatabase, "claim_and_read", nothing)
+        monkeypatch.setattr(MemoryDatabase, "claim_next", nothing)
     if way == "whole":  # also for batches whose events are all new and next
         monkeypatch.setattr(delivery, "_are_plain", lambda _: False)
     explore(100, steps=30)
 
 
 async def nothing(*_: object) -> None:
-    """Stand for a database that has no statement which claims and reads."""
+    """Stand for a database that has no statement for it."""
 
 
 @pytest.fixture

@@ -16,7 +16,9 @@ from cdc_outbox.consumer.ordering import (
     Order,
     Verdict,
     Watermark,
+    aggregate_of,
     bound_at,
+    expected_watermarks,
     judge,
     moves_of,
 )
@@ -247,3 +249,23 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
     for aggregate_id, numbers in applied.items():
         assert numbers == list(range(1, len(numbers) + 1))
         assert watermarks.get(ONE._replace(aggregate_id=aggregate_id), Watermark()).last == len(numbers)
+
+
+def test_watermarks_are_expected_behind_the_first_event_of_each_aggregate() -> None:
+    orders = {
+        "order": Order(mode=GAPLESS),
+        "price": Order(mode=INCREASING),
+        "state": Order(mode=GAPLESS, latest=True),
+        "visit": Order(mode=NONE),
+        "log": Order(mode=GAPLESS, by_watermark=True),
+    }
+
+    def expected(*numbered: tuple[str, int | None]) -> list[range] | None:
+        events = [make_event(number, aggregate_type=name) for name, number in numbered]
+        found = expected_watermarks(events, map(aggregate_of, events), orders.__getitem__)
+        return None if found is None else list(found.values())
+
+    assert expected(("order", 4), ("price", 7), ("order", 5), ("state", 3)) == [range(3, 4), range(7), range(3)]
+    assert expected(("order", 1), ("order", None)) is None
+    assert expected(("order", 1), ("visit", None)) is None
+    assert expected(("order", 1), ("log", 1)) is None

@@ -9,9 +9,9 @@ import pytest
 
 from cdc_outbox.cli.replay import hint_of
 from cdc_outbox.consumer import Limits, Retry, Selection, SequenceMode, WireContract
-from cdc_outbox.consumer.delivery import Delivered, Outcome
+from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.ordering import Memory
 from cdc_outbox.consumer.replay import Fate, Replay, Replayed
 from cdc_outbox.consumer.retries import RetryTracker

@@ -16,36 +16,28 @@ select
     end
 from claimed;
 
--- name: claim_and_read
--- All of it is as of the statement's start, before a claim that waits for another transaction; `advance` and
--- `store_offsets` notice what that one changed. The last purge must be read after the claims: see `look`.
-with claimed as (
-    insert into "{inbox}" (consumer, event_id)
-    select :consumer, wanted.event_id
-    from pg_catalog.unnest(cast(:event_ids as text[])) as wanted (event_id)
-    order by wanted.event_id
-    on conflict (consumer, event_id) do nothing
-    returning event_id
-),
-noted as (
+-- name: claim_next
+-- Claims all ids or none: all, where every watermark is as far as the events continue it, and nothing is parked behind
+-- it. As a rule no id of such events was claimed before, so the insertion does not look for conflicts, which would cost as
+-- much again as the rows; an id that was claimed makes the statement fail. Watermarks and epochs are read as of the statement's start,
+-- before a claim that waits for another transaction; `advance` and `store_offsets` notice what that one changed. The
+-- last purge must be read after the claims: see `look`.
+with remembered as materialized (
     select
-        count(*) as new,
-        case
-            when count(*) < pg_catalog.cardinality(cast(:event_ids as text[]))
-            then cast(pg_catalog.json_agg(event_id) as text)
-        end as names
-    from claimed
-),
-remembered as (
-    select
+        coalesce(
+            pg_catalog.bool_and(
+                coalesce(mark.last, 0) between wanted.lowest and wanted.highest and coalesce(mark.parked, 0) = 0
+            ),
+            true
+        ) as are_next,
         cast(pg_catalog.to_json(pg_catalog.array_agg(coalesce(mark.last, 0) order by wanted.place)) as text) as lasts,
-        cast(pg_catalog.to_json(pg_catalog.array_agg(coalesce(mark.parked, 0) order by wanted.place)) as text) as parked,
         cast(
             pg_catalog.to_json(pg_catalog.array_agg(coalesce(cast(mark.ctid as text), '') order by wanted.place)) as text
-        ) as places
+        ) as tids
     from unnest(
-        cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[])
-    ) with ordinality as wanted (source, aggregatetype, aggregateid, place)
+        cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
+        cast(:lowest as bigint[]), cast(:highest as bigint[])
+    ) with ordinality as wanted (source, aggregatetype, aggregateid, lowest, highest, place)
     left join lateral (
         select found.ctid, found.last, found.parked
         from "{watermarks}" as found
@@ -55,11 +47,18 @@ remembered as (
             and found.aggregateid = wanted.aggregateid
         limit 1
     ) as mark on true
+),
+claimed as (
+    insert into "{inbox}" (consumer, event_id)
+    select :consumer, wanted.event_id
+    from pg_catalog.unnest(cast(:event_ids as text[])) as wanted (event_id)
+    where (select are_next from remembered)
+    order by wanted.event_id
+    returning 1
 )
 select
-    noted.new,
+    (select count(*) from claimed),
     cast(pg_current_xact_id() as text),
-    noted.names,
     pg_catalog.current_setting('transaction_isolation') = 'read committed',
     exists (
         select
@@ -71,9 +70,8 @@ select
         where held.epoch is distinct from wanted.epoch
     ),
     remembered.lasts,
-    remembered.parked,
-    remembered.places
-from noted, remembered;
+    remembered.tids
+from remembered;
 
 -- name: find_claims
 select event_id from "{inbox}" where consumer = :consumer and event_id = any(cast(:event_ids as text[]));
@@ -128,13 +126,13 @@ on conflict (consumer, source, aggregatetype, aggregateid) do update set updated
 returning mark.source, mark.aggregatetype, mark.aggregateid, mark.last, mark.parked;
 
 -- name: advance
--- A place is where the row was when it was read; where that is not known, the row is looked up.
+-- A tid is where the row was when it was read; where that is not known, the row is looked up by its key.
 with moved as (
     select *
     from unnest(
         cast(:sources as text[]), cast(:aggregate_types as text[]), cast(:aggregate_ids as text[]),
-        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:parked as bigint[]), cast(:places as text[])
-    ) as moved (source, aggregatetype, aggregateid, before, after, parked, place)
+        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:parked as bigint[]), cast(:tids as text[])
+    ) as moved (source, aggregatetype, aggregateid, before, after, parked, tid)
 ),
 started as (
     insert into "{watermarks}" as mark (consumer, source, aggregatetype, aggregateid, last, parked)
@@ -150,7 +148,7 @@ started as (
 found as materialized (
     select
         case
-            when moved.place = '' then (
+            when moved.tid = '' then (
                 select mark.ctid
                 from "{watermarks}" as mark
                 where mark.consumer = :consumer
@@ -158,8 +156,8 @@ found as materialized (
                     and mark.aggregatetype = moved.aggregatetype
                     and mark.aggregateid = moved.aggregateid
             )
-            else cast(moved.place as tid)
-        end as place,
+            else cast(moved.tid as tid)
+        end as tid,
         moved.source,
         moved.aggregatetype,
         moved.aggregateid,
@@ -173,7 +171,8 @@ advanced as (
     update "{watermarks}" as mark
     set last = found.after, parked = mark.parked + found.parked, updated_at = clock_timestamp()
     from found
-    where mark.ctid = found.place
+    where mark.ctid = found.tid
+        -- As they are not compared by "=", the planner does not take the index of the key instead.
         and mark.consumer is not distinct from :consumer
         and mark.source is not distinct from found.source
         and mark.aggregatetype is not distinct from found.aggregatetype
