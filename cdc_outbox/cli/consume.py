@@ -1,7 +1,6 @@
 """``cdc-outbox consume``."""
 
 import asyncio
-import gc
 import importlib
 import logging
 import signal
@@ -16,7 +15,14 @@ import click
 from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.progress import ProgressLine
-from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
+from cdc_outbox.cli.running import (
+    collect_seldom,
+    listen_option,
+    listening,
+    log_format_option,
+    start_log,
+    stop_at_signals,
+)
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.stats import LOG as STATS_LOG
 from cdc_outbox.errors import ConfigError
@@ -60,7 +66,7 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
-    gc.freeze()  # otherwise the garbage collector scans all imported objects again and again
+    collect_seldom()
     if isinstance(consumer, Consumer):
         stop_at_signals(consumer.stop)
         consumer.run()

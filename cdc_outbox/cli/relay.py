@@ -1,6 +1,5 @@
 """``cdc-outbox relay``."""
 
-import gc
 import logging
 import sys
 from collections.abc import Mapping
@@ -17,7 +16,14 @@ from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.options import acting, dsns_option, read_spec
 from cdc_outbox.cli.output import say
 from cdc_outbox.cli.probe import BROKERS, probe
-from cdc_outbox.cli.running import listen_option, listening, log_format_option, start_log, stop_at_signals
+from cdc_outbox.cli.running import (
+    collect_seldom,
+    listen_option,
+    listening,
+    log_format_option,
+    start_log,
+    stop_at_signals,
+)
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.slot_plan import EarlierEvents
@@ -30,7 +36,6 @@ from cdc_outbox.relay.wal_relay import refuse_unrelayable
 from cdc_outbox.spec import Spec
 
 _LOG = logging.getLogger("cdc_outbox.relay")
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
 
 
 @click.command()
@@ -146,9 +151,7 @@ def relay(
     try:
         with listening(listen, running, metrics):
             stop_at_signals(running.stop)
-            # The relay makes no cycles, and a dozen objects for each event: to look for cycles took a fifth of its CPU.
-            gc.freeze()
-            gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+            collect_seldom()
             running.run()
     finally:
         say(f"{pipeline.name}: {counted(running.progress().events, 'event')} delivered", err=True)
