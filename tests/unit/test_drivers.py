@@ -110,7 +110,11 @@ def test_another_package_may_bring_a_driver(acme: Any) -> None:
     assert caught.value.hint == "Ask Acme for a transaction."
     with pytest.raises(OutboxError, match="is not an asynchronous connection"):
         find_async_driver(connection)
-    assert isinstance(drivers.translate(acme.Error()), DatabaseUnavailableError)
+    error = acme.Error()
+    assert isinstance(drivers.translate(error), DatabaseUnavailableError)
+    assert drivers.sqlstate_of(error) == ""
+    error.sqlstate = "23505"
+    assert drivers.sqlstate_of(error) == "23505"
     with pytest.raises(OutboxError) as stranger:
         find_driver(object())
     assert "acme_database" in stranger.value.hint

@@ -265,7 +265,7 @@ def is_of_driver(error: BaseException) -> bool:
 def sqlstate_of(error: BaseException) -> str:
     """Return PostgreSQL's code for a driver's error: the server's own, or the one that fits; empty where none does."""
     find: Callable[[BaseException], str] | None = getattr(_find_module(type(error)), "sqlstate_of", None)
-    return find(error) if find else ""
+    return find(error) if find else str(getattr(error, "sqlstate", None) or "")
 
 
 def database_error(error: BaseException) -> DatabaseError | None:
