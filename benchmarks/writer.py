@@ -3,8 +3,8 @@
 The hand-written side also makes an id and encodes the payload, and numbers nothing. The sides of a driver take turns in
 short rounds of one run, so that what else the machine does meets all of them; a ratio is the median over the rounds.
 On PostgreSQL, where an event is one statement, that statement is measured without the outbox, too: the floor.
-Before every tenth round is a pause: how idle the machine is then tells whether the ratios mean anything. `infra/bench
-writer` runs it; it exits 1 if a ratio is worse than its bound, and 75 if the machine was too busy to tell.
+Before each round is a pause: how idle the machine is then tells whether the ratios mean anything. `infra/bench writer`
+runs it; it exits 1 if a ratio is worse than its bound, and 75 if the machine was too busy to tell.
 """
 
 import argparse
@@ -23,8 +23,6 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.testing import Stack, StackConfig
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 
-_ROUNDS_A_PAUSE = 10
-"""A service has load: right behind a pause, a virtual machine's disk and processors are faster than under it."""
 _NUMBERED = WireContract(aggregates={"order": SequenceMode.GAPLESS})
 _UNNUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
 NUMBERED = Outbox(table=OutboxTable(), contract=_NUMBERED), AsyncOutbox(table=OutboxTable(), contract=_NUMBERED)
@@ -130,8 +128,7 @@ def _alone(writer: StatementWriter, dialect: Dialect, mode: SequenceMode) -> Cal
 def take_turns(sides: list[Side], rounds: int, transactions: int, idle: IdleTime) -> None:
     """Run every side once a round, each time beginning with another; the first round warms up and does not count."""
     for number in range(rounds + 1):
-        if number % _ROUNDS_A_PAUSE == 0:
-            idle.pause()
+        idle.pause()
         for index in range(len(sides)):
             sides[(number + index) % len(sides)].run(number * transactions, transactions)
     for side in sides:
