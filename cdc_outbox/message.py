@@ -85,4 +85,4 @@ class Message:
 
 
 new_message = fast_init(Message)
-"""Makes a :class:`Message`, of every record that is read."""
+"""Makes a :class:`Message`; the consumer and the commands make one of every record that they read."""

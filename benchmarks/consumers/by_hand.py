@@ -119,8 +119,9 @@ class OurStatements(Batched):
     def _apply(self, rows: list[Row]) -> None:
         events, self._events = self._events, []
         offsets = {(record.topic, record.partition): record.offset + 1 for _, record in events}
-        lasts = {(event.source, event.aggregate_type, event.aggregate_id): event.sequence or 0 for event, _ in events}
-        counts = Counter((event.source, event.aggregate_type, event.aggregate_id) for event, _ in events)
+        of_events = [(event.source, event.aggregate_type, event.aggregate_id) for event, _ in events]
+        lasts = {key: event.sequence or 0 for key, (event, _) in zip(of_events, events, strict=True)}
+        counts = Counter(of_events)
         aggregates = sorted(lasts)
         of_each = _columns(aggregates, "sources", "aggregate_types", "aggregate_ids")
         self._take(sorted(offsets.keys() - self._held.keys()))

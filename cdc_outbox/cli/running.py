@@ -138,7 +138,7 @@ def collect_seldom() -> None:
     """Let the garbage collector run seldom in this process.
 
     Reference counts free nearly all of the dozen objects that each event is. To look for cycles among them, and among
-    all that was imported, took a fifth of a relay's CPU and a tenth of a consumer's.
+    all that was imported, took a fifth of a relay's CPU and a sixth of a consumer's.
     """
     gc.freeze()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

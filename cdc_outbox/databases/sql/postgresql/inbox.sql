@@ -17,11 +17,11 @@ select
 from claimed;
 
 -- name: claim_next
--- Claims all ids or none: all, where every watermark is as far as the events continue it, and nothing is parked behind
--- it. As a rule no id of such events was claimed before, so the insertion does not look for conflicts, which would cost as
--- much again as the rows; an id that was claimed makes the statement fail. Watermarks and epochs are read as of the statement's start,
--- before a claim that waits for another transaction; `advance` and `store_offsets` notice what that one changed. The
--- last purge must be read after the claims: see `look`.
+-- Claims all ids if every watermark is as far as the events continue it and nothing is parked behind it, else none.
+-- As a rule no id of such events was claimed before. So the insertion does not look for conflicts, which would cost as
+-- much again as the rows; an id that was claimed makes the statement fail. Watermarks and epochs are read at the
+-- statement's start, before a claim that waits for another transaction; `advance` and `store_offsets` detect what that
+-- one changed. The last purge must be read after the claims: see `look`.
 with remembered as materialized (
     select
         coalesce(
