@@ -6,6 +6,7 @@ pays a look into a dictionary for each event.
 
 import logging
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -228,10 +229,10 @@ class NoSpans:
 
     def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return nothing to trace with."""
-        return _NOTHING
+        return NOTHING
 
 
-_NOTHING: AbstractContextManager[object] = nullcontext()
+NOTHING: AbstractContextManager[object] = nullcontext()
 """The same one for all: it keeps no state."""
 
 
@@ -242,16 +243,21 @@ class OpenTelemetrySpans:
     runs: what the handler does, events that it adds among it, becomes its child. Of an error only the class is kept.
 
     Args:
-        provider: The global one by default, looked for at each event, so that it may be set late.
+        provider: The global one by default, looked for at each transaction, so that it may be set late.
     """
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
         self._provider = provider
 
+    @property
+    def provider(self) -> "TracerProvider | None":
+        """The provider that makes the spans, ``None`` where there is none yet."""
+        return self._provider or running_provider()
+
     def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
         """Return the span of one call of a handler."""
-        provider = self._provider or running_provider()
-        return _NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
+        provider = self.provider
+        return NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +285,16 @@ class HandlerTelemetry:
     def __init__(self, consumer: str, telemetry: Telemetry, begins: Callable[[], None] = lambda: None) -> None:
         self.begins = begins
         self._consumer, self._telemetry = consumer, telemetry
-        self._seconds: dict[str, list[float]] = {}
+        self._seconds: defaultdict[str, list[float]] = defaultdict(list)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a call may have a span; asked once for a transaction's calls."""
+        spans = self._telemetry.spans
+        # Not of what is derived from these two, which may do more.
+        if type(spans) is OpenTelemetrySpans:
+            return spans.provider is not None
+        return type(spans) is not NoSpans
 
     def process(self, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
         """Return the span of one call of a handler."""
@@ -287,11 +302,11 @@ class HandlerTelemetry:
 
     def took(self, event_type: str, seconds: float) -> None:
         """Note how long a call took."""
-        self._seconds.setdefault(event_type, []).append(seconds)
+        self._seconds[event_type].append(seconds)
 
     def measure(self) -> None:
         """Report how long calls took since the last report; after their transaction, which must not wait for it."""
-        seconds, self._seconds = self._seconds, {}
+        seconds, self._seconds = self._seconds, defaultdict(list)
         for event_type, values in seconds.items():
             name = "cdc_outbox_consumer_handler_seconds"
             self._telemetry.metrics.measure(name, *values, consumer=self._consumer, type=event_type)

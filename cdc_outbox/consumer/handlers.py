@@ -18,6 +18,7 @@ from cdc_outbox.databases.drivers import (
     is_of_driver,
     translate,
 )
+from cdc_outbox.databases.drivers.transactions import sends_at_once
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -31,7 +32,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.redaction import SecretRedactor, shortened, visible_controls
-from cdc_outbox.telemetry import HandlerTelemetry, NoSpans, Telemetry
+from cdc_outbox.telemetry import NOTHING, HandlerTelemetry, NoSpans, Telemetry
 
 if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
     from typing_extensions import TypeVar
@@ -205,6 +206,7 @@ class HandlerRunner:
         error_texts: bool = True,
     ) -> None:
         self._driver = driver
+        self._is_flushed = not sends_at_once(driver)
         self._handlers = handlers
         self.telemetry = telemetry or HandlerTelemetry("", Telemetry(spans=NoSpans()))
         self._before_commit = before_commit
@@ -275,25 +277,27 @@ class HandlerRunner:
         *,
         looks: bool,
     ) -> None:
+        telemetry, is_traced = self.telemetry, self.telemetry.is_traced
         for registered, run in self._handlers.runs(items):
             events = [item.event for item in run]
             if gathered is not None:
                 gathered.caused_by(events)
-            self.telemetry.begins()
+            telemetry.begins()
             begun_at = time.perf_counter()
             failure: Exception | None = None
             try:
-                with self.telemetry.process([(item.event, item.message) for item in run]):
+                with telemetry.process([(item.event, item.message) for item in run]) if is_traced else NOTHING:
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if returned is not None and isawaitable(returned):
                         await self._in_time(returned)
-                    await self._driver.flush(connection)
+                    if self._is_flushed:
+                        await self._driver.flush(connection)
             except Exception as error:
                 if not looks:
                     raise
                 failure = error
             finally:
-                self.telemetry.took(events[0].type, time.perf_counter() - begun_at)
+                telemetry.took(events[0].type, time.perf_counter() - begun_at)
             if looks:
                 self._look(run, connection, failure)
 

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from cdc_outbox import Event, OutboxTable, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.message import Message
-from cdc_outbox.telemetry import Arrival, NoSpans, OpenTelemetrySpans, Spans
+from cdc_outbox.telemetry import Arrival, HandlerTelemetry, NoSpans, OpenTelemetrySpans, Spans, Telemetry
 from cdc_outbox.testing import MemorySpan, MemorySpans
 from cdc_outbox.writer.draft import draft, traced
 from cdc_outbox.writer.reaction import unwritten
@@ -213,3 +213,22 @@ class TestOpenTelemetrySpans(SpansContract):
 def test_without_an_sdk_there_is_nothing_to_enter(monkeypatch: pytest.MonkeyPatch, provider: Any) -> None:
     monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)
     assert OpenTelemetrySpans().process("shipping", [arrival()]) is NoSpans().process("shipping", [arrival()])
+
+
+class OwnSpans(NoSpans):
+    """What is derived from a class that traces nothing may trace."""
+
+
+@pytest.mark.parametrize(
+    ("spans", "is_traced"),
+    [
+        (NoSpans(), False),
+        (OpenTelemetrySpans(), False),
+        (OpenTelemetrySpans(TracerProvider()), True),
+        (MemorySpans(), True),
+        (OwnSpans(), True),
+    ],
+    ids=["none", "no SDK", "an SDK", "in memory", "of the user's"],
+)
+def test_spans_are_asked_for_where_there_may_be_some(spans: Spans, *, is_traced: bool) -> None:
+    assert HandlerTelemetry("shipping", Telemetry(spans=spans)).is_traced is is_traced
