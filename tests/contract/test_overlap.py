@@ -64,6 +64,15 @@ def test_the_answer_is_waited_for_where_nothing_else_is_left(place: Place) -> No
     assert 3 <= place.done < 20
 
 
+def test_statements_cost_no_more_than_elsewhere_once_nothing_else_is_left(place: Place) -> None:
+    with place.driver.overlapping(place.connection, place.meanwhile(most=1)):
+        assert "wait" in vars(place.connection)
+        finish(place.driver.fetch(place.connection, "select pg_sleep(0.1)"))
+        assert "wait" not in vars(place.connection)
+        finish(place.driver.fetch(place.connection, "select pg_sleep(0.1)"))
+    assert place.done == 1
+
+
 def test_an_error_of_the_server_leaves_the_transaction_aborted_and_nothing_else_is_done_afterwards(
     place: Place,
 ) -> None:

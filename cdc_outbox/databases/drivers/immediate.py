@@ -34,7 +34,7 @@ class Overlapping(Protocol):
     """A driver that can do something else until the server answers."""
 
     def overlapping(self, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:
-        """Call this again and again while a statement of the block waits for its answer."""
+        """Call this again and again while a statement of the block waits for its answer, until it returns false."""
 
 
 def overlapping(driver: object, connection: AnyConnection, meanwhile: Meanwhile) -> AbstractContextManager[None]:

@@ -143,15 +143,13 @@ class _Psycopg:
 
     def state(self, connection: AnyConnection) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
+        # First, because it is asked after every handler; libpq says UNKNOWN of a connection that is broken.
+        status = connection.pgconn.transaction_status
+        if status == TransactionStatus.INTRANS:
+            return TransactionState.OPEN
         if connection.broken:
             return TransactionState.LOST
-        match connection.pgconn.transaction_status:
-            case TransactionStatus.INTRANS:
-                return TransactionState.OPEN
-            case TransactionStatus.INERROR:
-                return TransactionState.ABORTED
-            case _:
-                return TransactionState.ENDED
+        return TransactionState.ABORTED if status == TransactionStatus.INERROR else TransactionState.ENDED
 
 
 class Psycopg(_Psycopg, SendsAtOnce):
@@ -195,19 +193,25 @@ class Psycopg(_Psycopg, SendsAtOnce):
         wait, is_registered = connection.wait, False
         with DefaultSelector() as selector:  # one for the block: it costs a statement more than all else here
 
+            def go_on() -> bool:
+                if meanwhile():
+                    return True
+                vars(connection).pop("wait", None)  # the block's other statements cost no more than elsewhere
+                return False
+
             def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
                 nonlocal is_registered
                 if not is_registered:
                     selector.register(connection.fileno(), EVENT_READ)
                     is_registered = True
-                return wait(_later(steps, selector, meanwhile), *arguments, **options)
+                return wait(_later(steps, selector, go_on), *arguments, **options)
 
             # Should psycopg once wait in another way, nothing is lost but time.
             vars(connection)["wait"] = wait_later
             try:
                 yield
             finally:
-                del vars(connection)["wait"]
+                vars(connection).pop("wait", None)
 
     def prepare(self, connection: psycopg.Connection[Any], *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg would put into each BEGIN."""
@@ -322,10 +326,10 @@ def find_async(connectable: object) -> AsyncDriver:
 def _later(steps: PQGen[Any], selector: BaseSelector, meanwhile: Meanwhile) -> PQGen[Any]:
     """Do something else whenever these steps wait for what the server has not sent yet."""
     try:
-        wanted = next(steps)
+        wanted, is_more = next(steps), True
         while True:
-            while wanted is Wait.R and not selector.select(0) and meanwhile():
-                pass
+            while is_more and wanted is Wait.R and not selector.select(0):
+                is_more = meanwhile()
             wanted = steps.send((yield wanted))
     except StopIteration as end:
         return end.value
