@@ -19,7 +19,7 @@ import dataclasses
 import json
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -77,7 +77,7 @@ def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa
         return bytes(payload)
     is_text = isinstance(payload, str) and not isinstance(payload, Enum)
     try:
-        text: str = payload if is_text else _ENCODER.encode(payload)
+        text: str = payload if is_text else "".join(_in_chunks(payload, 0))
         if "\\u" in text or not text.isascii():
             _check_characters(text)
         _check_structure(_parsed(text) if is_text else payload, max_depth)
@@ -170,6 +170,22 @@ _ENCODER = json.JSONEncoder(
     separators=(",", ":"),
     default=_plain,
 )
+
+
+def _encoding_in_chunks(encoder: json.JSONEncoder) -> Callable[[object, int], Iterable[str]]:
+    """Return the function that an encoder's ``encode`` creates for each value and calls with the value and 0."""
+    make = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:  # a Python that has none
+        return lambda value, _: (encoder.encode(value),)
+    separators = encoder.key_separator, encoder.item_separator
+    options = encoder.sort_keys, encoder.skipkeys, encoder.allow_nan
+    chunks: Callable[[object, int], Iterable[str]] = make(
+        None, encoder.default, json.encoder.encode_basestring, None, *separators, *options
+    )
+    return chunks
+
+
+_in_chunks = _encoding_in_chunks(_ENCODER)
 
 _JSON = (dict, list, tuple, str, int, float, type(None))
 """What json knows itself."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc_outbox import TOMBSTONE, EventError, Tombstone
+from cdc_outbox.formats import payload
 from cdc_outbox.formats.payload import decode, encode
 from tests.support.models import ID, Attrs, Broken, Colour, Foreign, Line, Model, Point, Secretive, Size, Struct, Word
 from tests.support.strategies import json_texts, json_values, rubbish_texts
@@ -66,6 +67,19 @@ def test_what_is_encoded_decodes_to_the_same(value: object) -> None:
     text = encode(value)
     assert isinstance(text, str)
     assert decode(text.encode()) == strictly(text) == value
+
+
+@given(json_values)
+def test_the_encoder_that_is_made_once_writes_what_one_for_each_value_writes(value: object) -> None:
+    assert "".join(payload._in_chunks(value, 0)) == payload._ENCODER.encode(value)
+
+
+def test_a_python_without_that_encoder_encodes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    monkeypatch.setattr(payload, "_in_chunks", payload._encoding_in_chunks(payload._ENCODER))
+    assert encode({"a": [1, MOMENT, "ü"]}) == '{"a":[1,"2026-03-01T12:30:00+02:00","ü"]}'
+    with pytest.raises(EventError, match="NaN"):
+        encode([float("nan")])
 
 
 @given(json_texts())
@@ -306,9 +320,9 @@ def test_the_depth_can_be_set() -> None:
     assert encode("1", max_depth=0) == "1"
     assert encode([[]], max_depth=2) == encode("[[]]", max_depth=2) == "[[]]"
     payloads: list[Any] = [[[]], "[[]]"]
-    for payload in payloads:
+    for each in payloads:
         with pytest.raises(EventError, match="the limit is 1"):
-            encode(payload, max_depth=1)
+            encode(each, max_depth=1)
 
 
 @pytest.mark.parametrize("payload", ["[" * 100_000 + "]" * 100_000, nested(10_000)], ids=short)
