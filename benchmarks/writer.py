@@ -121,7 +121,7 @@ def measure(stack: Stack, driver: str, rounds: int, transactions: int, idle: Idl
 def _alone(writer: StatementWriter, dialect: Dialect, mode: SequenceMode) -> Callable[[range], None]:
     """Return what executes the outbox's own statement without the outbox: what no writer could be faster than."""
     statements = OutboxStatements(table=OutboxTable(), contract=None, dialect=dialect, style=writer.style)
-    (step,) = statements.plan_of(mode).steps
+    (step,) = statements.without_headers.plan_of(mode).steps
     return lambda numbers: writer.by_statement(step.sql, numbers)
 
 

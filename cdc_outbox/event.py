@@ -3,8 +3,7 @@
 import os
 import time
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import dataclass, field, fields, make_dataclass
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar, cast
@@ -81,29 +80,6 @@ class Event:
     def __str__(self) -> str:
         return _name(self)
 
-    def recorded(
-        self,
-        event_id: str,
-        created_at: datetime,
-        *,
-        sequence: int | None,
-        source: str | None = None,
-        is_written: bool = True,
-    ) -> "RecordedEvent":
-        """Return what ``add`` returns of this event."""
-        return new_recorded_event(
-            aggregate_type=self.aggregate_type,
-            aggregate_id=self.aggregate_id,
-            type=self.type,
-            payload=self.payload,
-            id=event_id,
-            created_at=created_at,
-            sequence=sequence,
-            source=source,
-            headers=self.headers,
-            is_written=is_written,
-        )
-
 
 class KafkaRecord(NamedTuple):
     """The Kafka record of a received event.
@@ -163,7 +139,7 @@ def fast_init(cls: type[ClassT]) -> type[ClassT]:
     """Return a faster constructor of a frozen dataclass; it is a function to its callers, and no class to compare with.
 
     A frozen dataclass sets each field by a call. Here they are set in an instance of a class with the same slots, which
-    becomes one of the frozen class at the end, in half the time.
+    becomes one of the frozen class at the end, in a quarter of the time. Arguments are passed by name.
 
     Args:
         cls: It has slots, no base class and no ``__post_init__``.
@@ -173,13 +149,21 @@ def fast_init(cls: type[ClassT]) -> type[ClassT]:
     """
     if cls.__bases__ != (object,) or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
         raise TypeError(f"{cls.__name__} has no slots, or a base class or a __post_init__")
-
-    def become(made: object) -> None:
-        made.__class__ = cls
-
-    copies = [(each.name, each.type, copy(each)) for each in fields(cast("Any", cls))]
-    twin = make_dataclass(cls.__name__, copies, namespace={"__post_init__": become}, slots=True)
-    return cast("type[ClassT]", twin)
+    twin = type(cls.__name__, (), {"__slots__": cls.__slots__})  # type: ignore[attr-defined]
+    known: dict[str, Any] = {"twin": twin, "new": object.__new__, "cls": cls, "MISSING": MISSING}
+    parameters, lines = ["*"], ["made = new(twin)"]
+    for each in fields(cast("Any", cls)):
+        name, value = each.name, each.name
+        if each.default_factory is not MISSING:
+            known[f"make_{name}"], value = each.default_factory, f"make_{name}() if {name} is MISSING else {name}"
+        elif each.default is not MISSING:
+            known[f"default_{name}"] = each.default
+        default = "MISSING" if value != name else f"default_{name}"
+        parameters.append(f"{name}={default}" if default in known else name)
+        lines.append(f"made.{name} = {value}")
+    body = "\n    ".join([*lines, "made.__class__ = cls", "return made"])
+    exec(f"def make({', '.join(parameters)}):\n    {body}", known)  # noqa: S102 - dataclasses are made like this, too
+    return cast("type[ClassT]", known["make"])
 
 
 new_recorded_event = fast_init(RecordedEvent)

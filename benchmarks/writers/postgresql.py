@@ -18,7 +18,8 @@ from benchmarks.writers.dbapi import StatementCursorWriter
 from benchmarks.writers.work import BY_HAND, LIST, ORDER, event, parameters, row
 from cdc_outbox import AsyncOutbox, Outbox
 from cdc_outbox.databases.dialects import Dialect
-from cdc_outbox.databases.sql import PYFORMAT, PYFORMAT_CONSTANTS
+from cdc_outbox.databases.drivers.psycopg2 import Psycopg2
+from cdc_outbox.databases.sql import PYFORMAT
 
 _ALL_BY_HAND = """
 insert into outbox (id, aggregatetype, aggregateid, type, payload)
@@ -64,7 +65,7 @@ class Psycopg2Writer(StatementCursorWriter):
     """psycopg2."""
 
     dialect: ClassVar = Dialect.POSTGRESQL
-    style: ClassVar = PYFORMAT_CONSTANTS
+    style: ClassVar = Psycopg2.style
 
     def __init__(self, database: WriterDatabase) -> None:
         self.connection = psycopg2.connect(database.dsn)

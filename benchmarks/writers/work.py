@@ -31,9 +31,9 @@ def row(number: int) -> tuple[str, str, str, str, str]:
     return str(uuid.uuid4()), "order", str(number % AGGREGATES), "OrderPlaced", json.dumps(PAYLOAD)
 
 
-def parameters(number: int) -> dict[str, str | None]:
+def parameters(number: int) -> dict[str, str]:
     """Return the same under the names that the outbox's statements have for it."""
-    return {**dict(zip(_PARAMETERS, row(number), strict=True)), "header_traceparent": None, "header_tracestate": None}
+    return dict(zip(_PARAMETERS, row(number), strict=True))
 
 
 class Writer(Protocol):

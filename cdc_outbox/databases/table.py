@@ -233,11 +233,16 @@ class OutboxTable:
         columns = self.columns.names()
         return tuple(columns[role] for role in ("sequence", "source", "created_at") if role in columns)
 
-    def names(self, dialect: Dialect = Dialect.POSTGRESQL) -> Mapping[str, str]:
-        """Return what the statements in ``sql/`` call outbox, heads, the columns and lists of them."""
+    def names(self, dialect: Dialect = Dialect.POSTGRESQL, *, casts_times: bool = False) -> Mapping[str, str]:
+        """Return what the statements in ``sql/`` call outbox, heads, the columns and lists of them.
+
+        Args:
+            casts_times: Whether times come back cast to text, for a driver that knows what that looks like.
+        """
         quote, features, table = dialect.quote, dialect.features, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}
         headers = {column: quote(column) for column in self.header_columns}
+        time_text = "cast({} as text)".format if casts_times else features.time_text
         return {
             "outbox": table.quoted,
             "heads": table.sibling("heads").quoted,
@@ -254,7 +259,7 @@ class OutboxTable:
             "returned": ", ".join(
                 (
                     columns.get("source", "null"),
-                    features.time_text(columns["created_at"]) if "created_at" in columns else "null",
+                    time_text(columns["created_at"]) if "created_at" in columns else "null",
                 )
             ),
             "stores_json": "yes" if self.payload_type.stored is PayloadType.JSON else "",

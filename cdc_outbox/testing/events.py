@@ -34,12 +34,12 @@ def recorded_events() -> Iterator[OutboxEvents]:
         events.extend(new)
         return new
 
-    def spy_alone(statements: OutboxStatements, event: Event, event_id: str, rows: Sequence[Row]) -> RecordedEvent:
-        new = written_alone(statements, event, event_id, rows)
+    def spy_alone(event: Event, event_id: str, rows: Sequence[Row]) -> RecordedEvent:
+        new = written_alone(event, event_id, rows)
         events.append(new)
         return new
 
-    with mock.patch.multiple(OutboxStatements, written=spy, written_alone=spy_alone):
+    with mock.patch.multiple(OutboxStatements, written=spy, written_alone=staticmethod(spy_alone)):
         yield events
 
 

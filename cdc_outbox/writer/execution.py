@@ -1,13 +1,14 @@
 """Run what writes events on the caller's connection, with our errors for whatever its driver raises."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
     Driver,
+    Fetch,
     Row,
     database_error,
     joined,
@@ -58,18 +59,44 @@ async def execute(
     return rows
 
 
+class DirectDriver(NamedTuple):
+    """A synchronous driver, and the two of its functions that every event needs, looked up once.
+
+    Args:
+        joined: See :func:`~cdc_outbox.databases.drivers.joined`.
+        fetch: See :func:`~cdc_outbox.databases.drivers.often`.
+    """
+
+    driver: Driver
+    joined: Callable[[AnyConnection], AnyConnection | None]
+    fetch: Fetch
+
+    @classmethod
+    def of(cls, driver: Driver) -> "DirectDriver":
+        """Look its functions up."""
+        return cls(driver, joined(driver), often(driver))
+
+
 def execute_now(
     connection: AnyConnection,
-    driver: Driver,
+    direct: DirectDriver,
     plan: StepPlan,
     parameters: Mapping[str, Any],
     ids: Sequence[tuple[Event, str]],
 ) -> list[Row]:
     """Look as :func:`refuse_outside_transaction` does, and execute as :func:`execute` does, by a synchronous driver."""
-    connection = _joined(driver, connection)
+    driver, find_joined, fetch = direct
+    try:
+        found = find_joined(connection)
+    except Exception as error:
+        _raise_ours(database_error(error), error)
+        raise
+    if found is None:
+        raise _outside_transaction(driver)
+    connection = found
     rows: list[Row] = []
     steps, block = plan.steps, plan.block
-    step, fetch = steps[0], often(driver)
+    step = steps[0]
     try:
         if block is not None and runs_blocks(driver, connection):
             steps = (block,)
@@ -99,17 +126,6 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
         raise
     if not joins:
         raise _outside_transaction(driver)
-
-
-def _joined(driver: Driver, connection: AnyConnection) -> AnyConnection:
-    try:
-        found = joined(driver, connection)
-    except Exception as error:
-        _raise_ours(database_error(error), error)
-        raise
-    if found is None:
-        raise _outside_transaction(driver)
-    return found
 
 
 def _outside_transaction(driver: Driver | AsyncDriver) -> NotInTransactionError:

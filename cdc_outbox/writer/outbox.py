@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc_outbox.contract.wire import WireContract
@@ -9,7 +10,6 @@ from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
-    Driver,
     find_async_driver,
     find_driver,
     serves,
@@ -24,10 +24,10 @@ from cdc_outbox.formats.schemas import EventSchemas
 from cdc_outbox.telemetry import running_provider
 from cdc_outbox.writer.collection import Collection
 from cdc_outbox.writer.draft import Draft, draft, traced
-from cdc_outbox.writer.execution import execute, execute_now, refuse_outside_transaction
+from cdc_outbox.writer.execution import DirectDriver, execute, execute_now, refuse_outside_transaction
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 from cdc_outbox.writer.plain_insertion import Plain, compile_parameters, is_plain
-from cdc_outbox.writer.reaction import Reaction, find_reaction, is_reacting, reacting, unwritten
+from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, reactions, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
     from cdc_outbox.spec import Spec
@@ -60,7 +60,7 @@ class _Way(NamedTuple):
     """
 
     driver: AsyncDriver
-    direct: Driver | None
+    direct: DirectDriver | None
     run: Callable[..., Awaitable[Any]] | None
     statements: OutboxStatements
     plain: Plain | None
@@ -96,7 +96,8 @@ class _Outbox:
         way = self._ways.get(type(connection))
         if way is None or not (way.serves_type or serves(way.driver, connection)):
             driver = self._find(connection)
-            direct, run = getattr(driver, "direct", None), getattr(driver, "run", None)
+            below, run = getattr(driver, "direct", None), getattr(driver, "run", None)
+            direct = None if below is None else DirectDriver.of(below)
             way = _Way(driver, direct, run, *self._statements_for(driver), serves_type(driver))
             if serves(driver, connection):
                 self._ways[type(connection)] = way
@@ -168,7 +169,7 @@ class _Outbox:
         else:
             await refuse_outside_transaction(driver, connection)
             rows = await execute(driver, connection, plan, parameters, ids)
-        return statements.written_alone(event, event_id, rows)
+        return way.statements.written_alone(event, event_id, rows)
 
     async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         events = list(events)
@@ -237,17 +238,21 @@ class Outbox(_Outbox):
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
                 If not, repeating does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
         """
-        if is_reacting() or running_provider() is not None or self.policy is not publish_everything:
+        is_traced = "opentelemetry.trace" in modules and running_provider() is not None
+        if is_traced or reactions() or self.policy is not publish_everything:
             return finish(self._add(connection, event))
-        _checked(event)
-        way = self._way(connection)
-        driver, plain = way.direct, way.plain
-        if driver is None or plain is None:
+        if type(event) is not Event:
+            _checked(event)
+        way = self._ways.get(type(connection))
+        if way is None or not way.serves_type:
+            way = self._way(connection)
+        direct, plain = way.direct, way.plain
+        if direct is None or plain is None:
             return finish(self._add_by(way, connection, event))
         # Nearly every event is written here: without coroutines, and without objects in between.
         plan, parameters = plain(event)
         event_id = parameters["id"]
-        rows = execute_now(connection, driver, plan, parameters, ((event, event_id),))
+        rows = execute_now(connection, direct, plan, parameters, ((event, event_id),))
         return way.statements.written_alone(event, event_id, rows)
 
     def add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:

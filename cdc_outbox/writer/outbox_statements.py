@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from itertools import groupby, pairwise
@@ -15,8 +15,11 @@ from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.sql import ParameterStyle, load
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
-from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
+from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id, new_recorded_event
 from cdc_outbox.writer.draft import Draft, emission
+
+_UNNUMBERED = 2
+"""How many columns come back of an event without a number: source and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,31 @@ class Insertion(NamedTuple):
         return [(draft.event, draft.id) for draft in self.drafts]
 
 
+def _recorded(event: Event, event_id: str, rows: Sequence[Sequence[Any]]) -> RecordedEvent:
+    if not rows:
+        raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
+    row = rows[0]
+    created_at = row[1]
+    # Times come as text where the database has no type for them, and where the user could choose what they come as.
+    if isinstance(created_at, str):
+        created_at = datetime.fromisoformat(created_at)
+    if created_at is None:  # an adopted table may have no column for it
+        created_at = datetime.now(UTC)
+    elif created_at.tzinfo is None:  # they are UTC, mostly without saying so
+        created_at = created_at.replace(tzinfo=UTC)
+    return new_recorded_event(
+        aggregate_type=event.aggregate_type,
+        aggregate_id=event.aggregate_id,
+        type=event.type,
+        payload=event.payload,
+        id=event_id,
+        created_at=created_at,
+        sequence=row[2] if len(row) > _UNNUMBERED else None,
+        source=row[0],
+        headers=event.headers,
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class OutboxStatements:
     """What an outbox writes, for one dialect and one way of naming parameters.
@@ -84,6 +112,11 @@ class OutboxStatements:
             raise ConfigError(f"{self.dialect} has no logical messages", field="OutboxTable.mode")
 
     @cached_property
+    def without_headers(self) -> "OutboxStatements":
+        """The statements for events without headers: to name their columns costs an event some microseconds."""
+        return replace(self, table=replace(self.table, headers={})) if self.table.headers else self
+
+    @cached_property
     def emits(self) -> bool:
         """Whether events are logical messages instead of rows."""
         return self.table.mode is OutboxMode.MESSAGE
@@ -97,8 +130,12 @@ class OutboxStatements:
         mode = self.mode_of(draft.event)
         if self.emits:
             return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), (draft,))
-        headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
-        return self._insertion(f"add_{mode.statement_suffix}", self.parameters_of(draft) | headers, (draft,))
+        statements = self if draft.columns else self.without_headers
+        parameters = statements._header_parameters  # noqa: SLF001 - of the same class
+        headers = {parameter: draft.columns.get(column) for column, parameter in parameters.items()}
+        return statements._insertion(  # noqa: SLF001
+            f"add_{mode.statement_suffix}", self.parameters_of(draft) | headers, (draft,)
+        )
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -127,13 +164,12 @@ class OutboxStatements:
         """
         if not insertion.plan.writes_many:
             [(event, event_id)] = insertion.ids
-            return [self.written_alone(event, event_id, rows)]
-        by_id = {event_id: row for *row, event_id in rows}
-        return [_recorded(draft.event, draft.id, by_id.get(draft.id)) for draft in insertion.drafts]
+            return [_recorded(event, event_id, rows)]
+        by_id = {event_id: [row] for *row, event_id in rows}
+        return [_recorded(draft.event, draft.id, by_id.get(draft.id, [])) for draft in insertion.drafts]
 
-    def written_alone(self, event: Event, event_id: str, rows: Sequence[Row]) -> RecordedEvent:
-        """Return the event of a plan that writes one as :meth:`written` does."""
-        return _recorded(event, event_id, rows[0] if rows else None)
+    written_alone = staticmethod(_recorded)
+    """What :meth:`written` does, for a plan that writes one event; takes the event, its id and the rows."""
 
     @cached_property
     def _header_parameters(self) -> Mapping[str, str]:
@@ -143,9 +179,16 @@ class OutboxStatements:
     def _statements(self) -> Mapping[str, tuple[Step, ...]]:
         """Every statement of the dialect that this table has the columns for, each as its steps."""
         names, headers = self.table.names(self.dialect), self._header_parameters.values()
+        # Those of a list are not executed by `fetch_often`, which sees to the form of such times.
+        of_one = self.table.names(self.dialect, casts_times=self.style.casts_times)
         return {
             name: tuple(
-                Step(step.with_parameters("header_values", headers).render(names, self.style), step.reads_back)
+                Step(
+                    step.with_parameters("header_values", headers).render(
+                        names if name.startswith("add_all_") else of_one, self.style
+                    ),
+                    step.reads_back,
+                )
                 for step in statement.steps()
             )
             for name, statement in load(self.dialect, "outbox").items()
@@ -223,13 +266,6 @@ class OutboxStatements:
                 raise EventError(f"{after} does not follow {before}")
 
 
-def _recorded(event: Event, event_id: str, row: Sequence[Any] | None) -> RecordedEvent:
-    if row is None:
-        raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
-    source, created_at, *sequence = row  # an unnumbered event has none
-    return event.recorded(event_id, _moment(created_at), sequence=sequence[0] if sequence else None, source=source)
-
-
 def mark_of(event: Event, event_id: str) -> str:
     """Return what marks the head that an insertion moves: not a caller's id, which may have been there before."""
     return event_id if event.id is None else new_event_id()
@@ -249,12 +285,3 @@ def _listed(drafts: Sequence[Draft]) -> dict[str, str]:
     """Return many events as one parameter: drivers take one text faster than arrays, and all take it alike."""
     listed = [draft.parameters() | {"headers": draft.columns or None} for draft in drafts]
     return {"events": json.dumps(listed, ensure_ascii=False, default=bytes.hex)}
-
-
-def _moment(created_at: datetime | str | None) -> datetime:
-    # Times come as text where the database has no type for them, and where the user could choose what they come as.
-    # They are UTC, mostly without saying so.
-    moment = datetime.fromisoformat(created_at) if isinstance(created_at, str) else created_at
-    if moment is None:  # an adopted table may have no column for it
-        return datetime.now(UTC)
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

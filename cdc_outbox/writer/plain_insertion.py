@@ -51,21 +51,26 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
     header_parameters = table.header_parameters
     no_headers = dict.fromkeys(header_parameters.values())
     encode = partial(payload.encode, max_depth=statements.dialect.features.max_payload_depth)
-    plans = {mode: statements.plan_of(mode) for mode in SequenceMode if table.is_numbered or not mode.is_numbered}
-    known: dict[tuple[str, str], StepPlan] = {}
+    bare = statements.without_headers
+    plans = {
+        mode: (bare.plan_of(mode), statements.plan_of(mode))
+        for mode in SequenceMode
+        if table.is_numbered or not mode.is_numbered
+    }
+    known: dict[tuple[str, str], tuple[StepPlan, StepPlan]] = {}
 
-    def checked_plan(event: Event) -> StepPlan:
-        plan = plans[mode_of(event)]
+    def checked_plans(event: Event) -> tuple[StepPlan, StepPlan]:
+        found = plans[mode_of(event)]
         if event.sequence is None and len(known) < _MAX_KNOWN:
-            known[event.aggregate_type, event.type] = plan
-        return plan
+            known[event.aggregate_type, event.type] = found
+        return found
 
     def parameters_of(event: Event) -> tuple[StepPlan, dict[str, Any]]:
         try:
-            plan = known.get((event.aggregate_type, event.type)) if event.sequence is None else None
+            found = known.get((event.aggregate_type, event.type)) if event.sequence is None else None
         except TypeError:  # a name that is no text
-            plan = None
-        if plan is None:
+            found = None
+        if found is None:
             check_names(event)
         size = check_aggregate_id(event)
         event_id = new_event_id() if event.id is None else checked_id(event.id)
@@ -87,9 +92,12 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
         }
         if marks_heads:
             parameters["mark"] = mark_of(event, event_id)
+        without, with_headers = found or checked_plans(event)
+        if not columns:
+            return without, parameters
         parameters |= no_headers
         for column, value in columns.items():
             parameters[header_parameters[column]] = value
-        return plan or checked_plan(event), parameters
+        return with_headers, parameters
 
     return parameters_of

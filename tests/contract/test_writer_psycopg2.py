@@ -83,6 +83,17 @@ def test_autocommit_by_isolation_level_is_autocommit(connection: psycopg2.extens
     assert Outbox().add(connection, ORDER).sequence == 1
 
 
+def test_the_session_keeps_its_way_of_showing_times(connection: psycopg2.extensions.connection) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("set datestyle = 'SQL, DMY'")
+        connection.commit()
+        assert Outbox().add(connection, ORDER).sequence == 1
+        for end in (connection.commit, connection.rollback):
+            cursor.execute("show datestyle")
+            assert cursor.fetchone() == ("SQL, DMY",)
+            end()
+
+
 def test_a_with_block_is_a_transaction_also_in_autocommit(
     connection: psycopg2.extensions.connection, store: PostgresStore
 ) -> None:

@@ -77,6 +77,9 @@ def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
                 def joins_transaction(self, connection):
                     return False
 
+                def fetch(self, connection, sql, parameters=None):
+                    raise AssertionError(sql)
+
             def find(connection):
                 return Driver()
 

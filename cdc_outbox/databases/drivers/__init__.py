@@ -207,11 +207,9 @@ def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool
     return ask is not None and ask(connection)
 
 
-def joined(driver: Driver, connection: AnyConnection) -> AnyConnection | None:
-    """Return the connection that executes in the caller's transaction; ``None`` if there is no transaction."""
-    if ask := getattr(driver, "joined", None):
-        return ask(connection)
-    return connection if driver.joins_transaction(connection) else None
+def joined(driver: Driver) -> Callable[[AnyConnection], AnyConnection | None]:
+    """Return what returns the connection that executes in the caller's transaction; ``None`` if there is none."""
+    return getattr(driver, "joined", lambda connection: connection if driver.joins_transaction(connection) else None)
 
 
 def often(driver: Driver) -> Fetch:

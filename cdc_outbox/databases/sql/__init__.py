@@ -47,6 +47,10 @@ _TOKEN = re.compile(
     re.VERBOSE | re.DOTALL,
 )
 """MariaDB's ``/*M!`` and MySQL's ``/*!`` begin code, and no comment."""
+_CAST_FOR_COLUMN = re.compile(
+    r'cast\(cast\((:id|:payload) as (?:text|"\{payload_input\}")\) as (?:uuid|"\{payload_type\}")\)'
+)
+"""What an insertion puts into a column. A constant in quotes becomes what the column is, without any cast."""
 _CAST_AS_TEXT = re.compile(r'cast\(cast\((:\w+) as (?:text|"\{payload_input\}")\) as ')
 """A cast of a parameter that is sent as text. A constant in quotes is no text yet: one cast turns it into anything, and
 the server need not compute it."""
@@ -65,12 +69,15 @@ class ParameterStyle:
         special: A character that the driver reads as the start of a parameter, also inside quotes.
         escape: What stands in front of it where it means itself.
         writes_constants: Whether the driver puts values into the text, as constants in quotes.
+        casts_times: Whether ``fetch_often`` of the driver sees to it that a time cast to text is ISO 8601, whatever the
+            session's settings.
     """
 
     pattern: str
     special: str = ""
     escape: str = ""
     writes_constants: bool = False
+    casts_times: bool = False
 
     def parameter(self, name: str) -> str:
         """Return how a statement refers to the parameter ``name``."""
@@ -144,7 +151,7 @@ def _render(text: str, named: tuple[tuple[str, str], ...], style: ParameterStyle
 
     text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", text).rstrip()
     if style and style.writes_constants:
-        text = _CAST_AS_TEXT.sub(r"cast(\1 as ", text)
+        text = _CAST_AS_TEXT.sub(r"cast(\1 as ", _CAST_FOR_COLUMN.sub(r"\1", text))
     tag, number = "$$", 0
     while True:
         rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
