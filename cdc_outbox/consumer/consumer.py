@@ -19,7 +19,7 @@ from cdc_outbox.consumer.item import Outcome
 from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
-from cdc_outbox.consumer.ordering import Order, orders_of
+from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.replay import Replay, Replayed
 from cdc_outbox.consumer.retries import Retry, RetryTracker
 from cdc_outbox.consumer.session import (
@@ -145,9 +145,6 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
 
         return register
 
-    def _order_of(self, aggregate_type: str) -> Order:
-        return self._orders[aggregate_type]
-
     def _know(self, connection: AnyConnection) -> ConsumerDatabase:
         database, seconds = self._database, self.limits.handler_seconds
         driver = driver_of(connection, asynchronous=self._is_asynchronous)
@@ -161,7 +158,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             pipeline=pipeline_of(connection) if database.pipeline else None,
             error_texts=self._retry.error_texts,
         )
-        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._order_of)
+        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._orders.__getitem__)
         return ConsumerDatabase(delivery, idle_seconds=seconds, pipeline=database.pipeline)
 
     def _check_horizon(self) -> None:
