@@ -90,7 +90,7 @@ class Psycopg2(SendsAtOnce):
         """
         connection = connectable.connection if isinstance(connectable, Cursor) else connectable
         cursor = Cursor(connection)
-        date_style = connection.get_parameter_status("DateStyle") or ""
+        date_style = connection.get_parameter_status("DateStyle") or "ISO"
         if not date_style.startswith("ISO"):
             cursor.execute("set local datestyle = iso")
         cursor.execute(sql, parameters)
