@@ -109,7 +109,7 @@ class PostgresWriterContract(RowLockContract):
     def test_a_time_is_utc_however_the_session_shows_times(self, client: Client) -> None:
         client.execute("set datestyle = 'German, DMY'")
         client.execute("set timezone = 'Asia/Tokyo'")
-        for event in (client.add(), *client.add_all([ORDER])):
+        for event in (client.add(), *client.add_all([ORDER, ORDER])):
             assert event.created_at.tzinfo is UTC
             assert abs(event.created_at - datetime.now(UTC)) < timedelta(minutes=1)
 

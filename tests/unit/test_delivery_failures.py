@@ -44,6 +44,16 @@ def failing_with(error: Exception) -> Callable[[RecordedEvent, object], None]:
     return fail
 
 
+def test_what_a_connection_holds_back_is_sent_in_its_handler_and_fails_as_that() -> None:
+    class HoldsBack(SpyDatabase):
+        async def flush(self, connection: object) -> None:
+            raise ValueError("late")
+
+    database = HoldsBack()
+    with pytest.raises(HandlerError, match=r"the handler of OrderPlaced order/1 #1 .* raised ValueError.*late"):
+        deliver(make_event(1), handler=noting(database), database=database)
+
+
 def test_a_failing_handler_is_named_with_what_it_raised_and_commits_nothing() -> None:
     database = SpyDatabase()
     with pytest.raises(
