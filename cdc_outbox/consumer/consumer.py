@@ -95,7 +95,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self.limits = limits or Limits()
         self._stopping = self._new_event()
         self._retry = retry or Retry()
-        self._orders = orders_of(contract)
+        self._order_of = orders_of(contract).__getitem__
         self._settings = _client_settings(kafka, group=name, limits=self.limits)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         telemetry = telemetry or Telemetry()
@@ -158,7 +158,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             pipeline=pipeline_of(connection) if database.pipeline else None,
             error_texts=self._retry.error_texts,
         )
-        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._orders.__getitem__)
+        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._order_of)
         return ConsumerDatabase(delivery, idle_seconds=seconds, pipeline=database.pipeline)
 
     def _check_horizon(self) -> None:
