@@ -83,7 +83,7 @@ def _recorded(event: Event, event_id: str, rows: Sequence[Sequence[Any]]) -> Rec
             created_at = datetime.fromisoformat(f"{text}+00:00")
     elif created_at is None:  # an adopted table may have no column for it
         created_at = datetime.now(UTC)
-    elif created_at.tzinfo is None:
+    if created_at.tzinfo is None:  # also of a date alone, behind which no zone is read
         created_at = created_at.replace(tzinfo=UTC)
     return new_recorded_event(
         aggregate_type=event.aggregate_type,
@@ -117,8 +117,12 @@ class OutboxStatements:
 
     @cached_property
     def without_headers(self) -> "OutboxStatements":
-        """The statements for events without headers: to name their columns costs an event some microseconds."""
-        return replace(self, table=replace(self.table, headers={})) if self.table.headers else self
+        """The statements for events without headers: to name their columns costs an event some microseconds.
+
+        An adopted table's name them: its columns may have defaults, which `add_all` overrides, too.
+        """
+        is_short = self.table.headers and not self.table.adopted
+        return replace(self, table=replace(self.table, headers={})) if is_short else self
 
     @cached_property
     def emits(self) -> bool:
@@ -185,6 +189,8 @@ class OutboxStatements:
         names, headers = self.table.names(self.dialect), self._header_parameters.values()
         # Those of a list are not executed by `fetch_often`, which sees to the form of such times.
         of_one = self.table.names(self.dialect, casts_times=self.style.casts_times)
+        # In a column of another type, such as an adopted table may have, a constant could mean something else.
+        is_cast = self.table.adopted or not self.style.writes_constants
         return {
             name: tuple(
                 Step(
@@ -193,7 +199,7 @@ class OutboxStatements:
                     ),
                     step.reads_back,
                 )
-                for step in statement.steps()
+                for step in (statement if is_cast else statement.without_casts()).steps()
             )
             for name, statement in load(self.dialect, "outbox").items()
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))

@@ -11,6 +11,7 @@ import pytest
 
 from cdc_outbox import TOMBSTONE, Event, EventFormat, EventSchemas, Outbox, OutboxMode
 from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.drivers.psycopg2 import Psycopg2
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.databases.sql import NAMED
@@ -217,3 +218,33 @@ def test_a_schema_is_asked_of_plain_events_too(connect: Callable[[OutboxTable], 
     schemas = EventSchemas({("Placed", None): {"required": ["customer"]}})
     with pytest.raises(EventError, match="breaks its schema"):
         Outbox(schemas=schemas).add(connect(OutboxTable()), ORDER)
+
+
+@pytest.mark.parametrize(
+    ("column", "moment"),
+    [
+        ("2026-11-28 01:02:03.12", datetime(2026, 11, 28, 1, 2, 3, 120_000, UTC)),
+        ("2026-11-28T01:02:03+02", datetime(2026, 11, 27, 23, 2, 3, tzinfo=UTC)),
+        ("2026-11-28", datetime(2026, 11, 28, tzinfo=UTC)),
+        (datetime(2026, 11, 28), datetime(2026, 11, 28, tzinfo=UTC)),  # noqa: DTZ001 - as a driver returns it
+    ],
+)
+def test_a_time_is_read_from_what_a_column_returns(column: object, moment: datetime) -> None:
+    written = OutboxStatements.written_alone(ORDER, ID, [("orders.1", column)])
+    assert (written.created_at, written.created_at.tzinfo is None) == (moment, False)
+
+
+def test_an_adopted_table_gets_every_column_and_each_value_as_what_it_is() -> None:
+    style = Psycopg2.style
+    own, adopted = (
+        OutboxStatements(table=OutboxTable(adopted=adopted), contract=None, dialect=Dialect.POSTGRESQL, style=style)
+        for adopted in (False, True)
+    )
+    without = replace(ORDER, headers={})
+    [short, whole] = [
+        compile_parameters(statements, MAX_BYTES)(without)[0].steps[0].sql for statements in (own, adopted)
+    ]
+    assert "traceparent" not in short
+    assert "cast(%(" not in short
+    assert "traceparent" in whole
+    assert whole.count("cast(%(") == 2

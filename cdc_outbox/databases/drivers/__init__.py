@@ -208,7 +208,7 @@ def runs_blocks(driver: Driver | AsyncDriver, connection: AnyConnection) -> bool
 
 
 def joined(driver: Driver) -> Callable[[AnyConnection], AnyConnection | None]:
-    """Return what returns the connection that executes in the caller's transaction; ``None`` if there is none."""
+    """Return the function that finds the connection of the caller's transaction; it returns ``None`` without one."""
     return getattr(driver, "joined", lambda connection: connection if driver.joins_transaction(connection) else None)
 
 

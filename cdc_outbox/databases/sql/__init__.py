@@ -55,8 +55,8 @@ _CAST_AS_TEXT = re.compile(r'cast\(cast\((:\w+) as (?:text|"\{payload_input\}")\
 """A cast of a parameter that is sent as text. A constant in quotes is no text yet: one cast turns it into anything, and
 the server need not compute it."""
 
-_MAX_RENDERED = 256
-"""How many rendered statements are kept. A service may create an outbox for each request, and each has a dozen; a
+_MAX_RENDERED = 512
+"""How many rendered statements are kept. A service may create an outbox for each request, and each has two dozen; a
 statement with 500 parameters takes about 20 kB, so thousands would be too many."""
 
 
@@ -69,8 +69,8 @@ class ParameterStyle:
         special: A character that the driver reads as the start of a parameter, also inside quotes.
         escape: What stands in front of it where it means itself.
         writes_constants: Whether the driver puts values into the text, as constants in quotes.
-        casts_times: Whether ``fetch_often`` of the driver sees to it that a time cast to text is ISO 8601, whatever the
-            session's settings.
+        casts_times: Whether a time cast to text is ISO 8601 in the driver's ``fetch_often``, whatever the session's
+            settings.
     """
 
     pattern: str
@@ -124,6 +124,10 @@ class Statement:
         """Put further parameters in the place of a name."""
         return Statement(_with_parameters(self.text, name, tuple(parameters)))
 
+    def without_casts(self) -> "Statement":
+        """Put constants into columns as they are, where the columns have the types that ``init`` gives them."""
+        return Statement(_CAST_FOR_COLUMN.sub(r"\1", self.text))
+
     def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
         """Put in the names, and the parameters as the driver writes them; without a style they stay."""
         return _render(self.text, tuple(names.items()), style)
@@ -151,7 +155,7 @@ def _render(text: str, named: tuple[tuple[str, str], ...], style: ParameterStyle
 
     text = _REGION.sub(lambda region: region[2] if names[region[1]] else "", text).rstrip()
     if style and style.writes_constants:
-        text = _CAST_AS_TEXT.sub(r"cast(\1 as ", _CAST_FOR_COLUMN.sub(r"\1", text))
+        text = _CAST_AS_TEXT.sub(r"cast(\1 as ", text)
     tag, number = "$$", 0
     while True:
         rendered = _TOKEN.sub(put_in, text.replace("$$", tag))
