@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
+from datetime import UTC
 
 import psycopg2
 import psycopg2.extensions
@@ -92,6 +94,33 @@ def test_the_session_keeps_its_way_of_showing_times(connection: psycopg2.extensi
             cursor.execute("show datestyle")
             assert cursor.fetchone() == ("SQL, DMY",)
             end()
+
+
+def test_the_session_keeps_it_behind_an_error_that_the_server_did_not_see(
+    connection: psycopg2.extensions.connection,
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("set datestyle = 'SQL, DMY'")
+        connection.commit()
+        connection.set_client_encoding("LATIN1")
+        with pytest.raises(UnicodeEncodeError):
+            Outbox().add(connection, replace(ORDER, aggregate_id="€"))
+        cursor.execute("show datestyle")
+        assert cursor.fetchone() == ("SQL, DMY",)
+
+
+def test_a_session_that_does_not_tell_how_it_shows_times_is_asked_for_iso_8601(store: PostgresStore) -> None:
+    class Silent(psycopg2.extensions.connection):
+        def get_parameter_status(self, _parameter: str) -> None:
+            return None
+
+    with closing(psycopg2.connect(store.dsn, connection_factory=Silent)) as connection, connection.cursor() as cursor:
+        cursor.execute("set datestyle = 'German'")
+        connection.commit()
+        assert Outbox().add(connection, ORDER).created_at.tzinfo is UTC
+        connection.commit()
+        cursor.execute("show datestyle")
+        assert cursor.fetchone() == ("German, DMY",)
 
 
 def test_a_with_block_is_a_transaction_also_in_autocommit(

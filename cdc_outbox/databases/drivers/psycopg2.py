@@ -1,6 +1,7 @@
 """psycopg2."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import psycopg2
@@ -90,14 +91,13 @@ class Psycopg2(SendsAtOnce):
         """
         connection = connectable.connection if isinstance(connectable, Cursor) else connectable
         cursor = Cursor(connection)
-        date_style = connection.get_parameter_status("DateStyle") or "ISO"
-        if not date_style.startswith("ISO"):
-            cursor.execute("set local datestyle = iso")
+        date_style = connection.get_parameter_status("DateStyle")
+        if date_style is None or not date_style.startswith("ISO"):
+            with _iso_times(connection, date_style):
+                cursor.execute(sql, parameters)
+                return cursor.fetchall() if cursor.description else []
         cursor.execute(sql, parameters)
-        rows = cursor.fetchall() if cursor.description else []
-        if not date_style.startswith("ISO"):
-            cursor.execute("set local datestyle = %s", (date_style,))
-        return rows
+        return cursor.fetchall() if cursor.description else []
 
     def prepare(self, connection: AnyConnection, *, idle_seconds: float) -> None:
         """Set the session, and refuse a level that psycopg2 would put into each BEGIN."""
@@ -168,6 +168,19 @@ def sqlstate_of(error: BaseException) -> str:
     if isinstance(error, psycopg2.InterfaceError):
         return sqlstate.CLOSED
     return (isinstance(error, psycopg2.Error) and error.pgcode) or ""
+
+
+@contextmanager
+def _iso_times(connection: AnyConnection, date_style: str | None) -> Iterator[None]:
+    """Show times in ISO 8601 until the end of the block, or of the transaction where a pooler hides the DateStyle."""
+    with Cursor(connection) as cursor:
+        cursor.execute("set local datestyle = iso")
+        try:
+            yield
+        finally:
+            # An aborted transaction undoes it, too; an error before anything is sent aborts none.
+            if date_style is not None and connection.get_transaction_status() == TRANSACTION_STATUS_INTRANS:
+                cursor.execute("set local datestyle = %s", (date_style,))
 
 
 _DRIVER = Psycopg2()
