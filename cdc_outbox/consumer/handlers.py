@@ -18,7 +18,7 @@ from cdc_outbox.databases.drivers import (
     is_of_driver,
     translate,
 )
-from cdc_outbox.databases.drivers.transactions import sends_at_once
+from cdc_outbox.databases.drivers.immediate import sends_at_once
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,

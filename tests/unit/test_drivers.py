@@ -23,6 +23,8 @@ from cdc_outbox import Event, NotInTransactionError, Outbox
 from cdc_outbox.databases import drivers
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import asyncpg, find_async_driver, find_driver, sqlstate
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, sends_at_once
+from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.drivers.transactions import session_settings
 from cdc_outbox.databases.sql import NUMBERED, numbered
 from cdc_outbox.errors import (
@@ -280,3 +282,15 @@ def test_psycopg_may_be_one_that_names_types_by_texts() -> None:
         "import psycopg.abc; psycopg.abc.Buffer = 'bytes'; import cdc_outbox.databases.drivers.psycopg"  # as 3.2 does
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_sends_at_once_need_not_be_flushed_and_what_is_unknown_must_be() -> None:
+    class HoldsBack(Sqlite3):
+        def flush(self, connection: Any) -> None:
+            """Send what was held back."""
+
+    assert sends_at_once(Sqlite3())
+    assert sends_at_once(ImmediateTransactions(Sqlite3()))
+    assert not sends_at_once(HoldsBack())
+    assert not sends_at_once(ImmediateTransactions(HoldsBack()))
+    assert not sends_at_once(object())

@@ -19,9 +19,11 @@ from cdc_outbox.databases.drivers import (
     serves,
     serves_type,
 )
+from cdc_outbox.databases.drivers.transactions import AsyncSendsAtOnce, SendsAtOnce
 
 Meanwhile = Callable[[], bool]
-"""Do a little of what comes next, and return whether there is more to do; it touches no connection."""
+"""Do a little of what comes next, and return whether there is more to do; it touches no connection. Once it returns
+false, it is not called again in the same block."""
 
 
 def nothing_else() -> bool:
@@ -122,3 +124,9 @@ class ImmediateTransactions(Immediate[TransactionDriver]):
     async def rollback(self, connection: AnyConnection) -> None:
         """Undo it."""
         self.direct.rollback(connection)
+
+
+def sends_at_once(driver: object) -> bool:
+    """Return whether a driver is known to hold nothing back, so that it need not be flushed."""
+    kind = type(driver.direct if isinstance(driver, ImmediateTransactions) else driver)
+    return getattr(kind, "flush", None) in {SendsAtOnce.flush, AsyncSendsAtOnce.flush}

@@ -40,11 +40,6 @@ class AsyncSendsAtOnce:
         """Do nothing: every executed statement was sent."""
 
 
-def sends_at_once(driver: object) -> bool:
-    """Return whether a driver is known to hold nothing back, so that it need not be flushed."""
-    return isinstance(getattr(driver, "direct", driver), SendsAtOnce | AsyncSendsAtOnce)
-
-
 @contextmanager
 def changing_tables(connection: AnyConnection, driver: TransactionDriver) -> Iterator[None]:
     """Make all changes of tables or none, where the database can undo them; MySQL commits each by itself.
