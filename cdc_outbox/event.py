@@ -150,18 +150,18 @@ def fast_init(cls: type[ClassT]) -> type[ClassT]:
     if cls.__bases__ != (object,) or "__slots__" not in vars(cls) or hasattr(cls, "__post_init__"):
         raise TypeError(f"{cls.__name__} has no slots, or a base class or a __post_init__")
     twin = type(cls.__name__, (), {"__slots__": cls.__slots__})  # type: ignore[attr-defined]
-    known: dict[str, Any] = {"twin": twin, "new": object.__new__, "cls": cls, "MISSING": MISSING}
-    parameters, lines = ["*"], ["made = new(twin)"]
+    known: dict[str, Any] = {"_twin": twin, "_new": object.__new__, "_cls": cls, "_MISSING": MISSING}
+    parameters, lines = ["*"], ["_made = _new(_twin)"]
     for each in fields(cast("Any", cls)):
         name, value = each.name, each.name
         if each.default_factory is not MISSING:
-            known[f"make_{name}"], value = each.default_factory, f"make_{name}() if {name} is MISSING else {name}"
+            known[f"_make_{name}"], value = each.default_factory, f"_make_{name}() if {name} is _MISSING else {name}"
         elif each.default is not MISSING:
-            known[f"default_{name}"] = each.default
-        default = "MISSING" if value != name else f"default_{name}"
+            known[f"_default_{name}"] = each.default
+        default = "_MISSING" if value != name else f"_default_{name}"
         parameters.append(f"{name}={default}" if default in known else name)
-        lines.append(f"made.{name} = {value}")
-    body = "\n    ".join([*lines, "made.__class__ = cls", "return made"])
+        lines.append(f"_made.{name} = {value}")
+    body = "\n    ".join([*lines, "_made.__class__ = _cls", "return _made"])
     exec(f"def make({', '.join(parameters)}):\n    {body}", known)  # noqa: S102 - dataclasses are made like this, too
     return cast("type[ClassT]", known["make"])
 
