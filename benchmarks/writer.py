@@ -141,10 +141,11 @@ def take_turns(sides: list[Side], rounds: int, transactions: int, idle: IdleTime
         idle.pause()
         for side in sides:
             side.begin()
-        for turn, first in enumerate(range(number * transactions, (number + 1) * transactions, _TURN)):
+        end = (number + 1) * transactions
+        for turn, first in enumerate(range(number * transactions, end, _TURN)):
             # What comes first after a pause takes half as long as what comes last in a round.
             for side in sides if (number + turn) % 2 else reversed(sides):
-                side.run(first, _TURN)
+                side.run(first, min(_TURN, end - first))
     for side in sides:
         del side.seconds[0], side.cpu_seconds[0]
 
