@@ -52,6 +52,7 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
     no_headers = dict.fromkeys(header_parameters.values())
     encode = partial(payload.encode, max_depth=statements.dialect.features.max_payload_depth)
     bare = statements.without_headers
+    unset = dict.fromkeys(bare.table.header_parameters.values())  # of an adopted table, whose statement names them
     plans = {
         mode: (bare.plan_of(mode), statements.plan_of(mode))
         for mode in SequenceMode
@@ -94,7 +95,7 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
             parameters["mark"] = mark_of(event, event_id)
         without, with_headers = found or checked_plans(event)
         if not columns:
-            return without, parameters
+            return without, parameters | unset
         parameters |= no_headers
         for column, value in columns.items():
             parameters[header_parameters[column]] = value

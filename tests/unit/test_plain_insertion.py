@@ -241,9 +241,11 @@ def test_an_adopted_table_gets_every_column_and_each_value_as_what_it_is() -> No
         for adopted in (False, True)
     )
     without = replace(ORDER, headers={})
-    [short, whole] = [
-        compile_parameters(statements, MAX_BYTES)(without)[0].steps[0].sql for statements in (own, adopted)
+    [(short, given), (whole, all_given)] = [
+        (plan.steps[0].sql, parameters)
+        for plan, parameters in (compile_parameters(each, MAX_BYTES)(without) for each in (own, adopted))
     ]
+    assert all_given == given | {"id": all_given["id"], "header_traceparent": None, "header_tracestate": None}
     assert "traceparent" not in short
     assert "cast(%(" not in short
     assert "traceparent" in whole
