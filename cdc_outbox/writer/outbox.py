@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from sys import modules
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cdc_outbox.contract.wire import WireContract
@@ -27,7 +26,7 @@ from cdc_outbox.writer.draft import Draft, draft, traced
 from cdc_outbox.writer.execution import DirectDriver, execute, execute_now, refuse_outside_transaction
 from cdc_outbox.writer.outbox_statements import OutboxStatements
 from cdc_outbox.writer.plain_insertion import Plain, compile_parameters, is_plain
-from cdc_outbox.writer.reaction import Reaction, find_reaction, reacting, reactions, unwritten
+from cdc_outbox.writer.reaction import Reaction, find_reaction, is_reacting, reacting, unwritten
 
 if TYPE_CHECKING:  # at run time it would bring YAML and JSON Schema into every service that writes
     from cdc_outbox.spec import Spec
@@ -169,7 +168,7 @@ class _Outbox:
         else:
             await refuse_outside_transaction(driver, connection)
             rows = await execute(driver, connection, plan, parameters, ids)
-        return way.statements.written_alone(event, event_id, rows)
+        return statements.written_alone(event, event_id, rows)
 
     async def _add_all(self, connection: AnyConnection, events: Iterable[Event]) -> list[RecordedEvent]:
         events = list(events)
@@ -238,14 +237,10 @@ class Outbox(_Outbox):
                 DatabaseUnavailableError (on a new connection), TransactionConflictError, TransactionTimeoutError.
                 If not, repeating does not help: TableNotFoundError, DatabaseAccessError, plain DatabaseError.
         """
-        is_traced = "opentelemetry.trace" in modules and running_provider() is not None
-        if is_traced or reactions() or self.policy is not publish_everything:
+        if is_reacting() or running_provider() is not None or self.policy is not publish_everything:
             return finish(self._add(connection, event))
-        if type(event) is not Event:
-            _checked(event)
-        way = self._ways.get(type(connection))
-        if way is None or not way.serves_type:
-            way = self._way(connection)
+        _checked(event)
+        way = self._way(connection)
         direct, plain = way.direct, way.plain
         if direct is None or plain is None:
             return finish(self._add_by(way, connection, event))

@@ -12,14 +12,11 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import Row
-from cdc_outbox.databases.sql import ParameterStyle, load
+from cdc_outbox.databases.sql import ParameterStyle, Statement, load
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import ConfigError, EventError, StaleSequenceError
-from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id, new_recorded_event
+from cdc_outbox.event import Event, RecordedEvent, SequenceMode, new_event_id
 from cdc_outbox.writer.draft import Draft, emission
-
-_UNNUMBERED = 2
-"""How many columns come back of an event without a number: source and time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +69,9 @@ class Insertion(NamedTuple):
 def _recorded(event: Event, event_id: str, rows: Sequence[Sequence[Any]]) -> RecordedEvent:
     if not rows:
         raise StaleSequenceError(f"{event} was not written: its aggregate is already at this sequence or above")
-    row = rows[0]
-    created_at = row[1]
+    source, created_at, *sequence = rows[0]  # an unnumbered event has none
     # Times come as text where the database has no type for them, and where the user could choose what they come as.
-    # They are UTC, mostly without saying so. To read a text twice takes a third of what `replace` takes.
+    # They are UTC, mostly without a zone. Parsing a text twice takes a third of the time of `replace`.
     if isinstance(created_at, str):
         text = created_at
         created_at = datetime.fromisoformat(text)
@@ -83,19 +79,9 @@ def _recorded(event: Event, event_id: str, rows: Sequence[Sequence[Any]]) -> Rec
             created_at = datetime.fromisoformat(f"{text}+00:00")
     elif created_at is None:  # an adopted table may have no column for it
         created_at = datetime.now(UTC)
-    if created_at.tzinfo is None:  # also of a date alone, behind which no zone is read
+    if created_at.tzinfo is None:  # also a text that is only a date, after which no zone is parsed
         created_at = created_at.replace(tzinfo=UTC)
-    return new_recorded_event(
-        aggregate_type=event.aggregate_type,
-        aggregate_id=event.aggregate_id,
-        type=event.type,
-        payload=event.payload,
-        id=event_id,
-        created_at=created_at,
-        sequence=row[2] if len(row) > _UNNUMBERED else None,
-        source=row[0],
-        headers=event.headers,
-    )
+    return event.recorded(event_id, created_at, sequence=sequence[0] if sequence else None, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,9 +103,9 @@ class OutboxStatements:
 
     @cached_property
     def without_headers(self) -> "OutboxStatements":
-        """The statements for events without headers: to name their columns costs an event some microseconds.
+        """The same for events without headers, with statements that do not name header columns, which saves time.
 
-        An adopted table's name them: its columns may have defaults, which `add_all` overrides, too.
+        Adopted tables have no such statements: their header columns may have defaults, which ``add_all`` overrides.
         """
         is_short = self.table.headers and not self.table.adopted
         return replace(self, table=replace(self.table, headers={})) if is_short else self
@@ -138,12 +124,10 @@ class OutboxStatements:
         mode = self.mode_of(draft.event)
         if self.emits:
             return self._insertion(f"emit_{mode.statement_suffix}", emission(draft, self.table, mode), (draft,))
-        statements = self if draft.columns else self.without_headers
-        parameters = statements._header_parameters  # noqa: SLF001 - of the same class
-        headers = {parameter: draft.columns.get(column) for column, parameter in parameters.items()}
-        return statements._insertion(  # noqa: SLF001
-            f"add_{mode.statement_suffix}", self.parameters_of(draft) | headers, (draft,)
-        )
+        if not draft.columns and self.without_headers is not self:
+            return self.without_headers.add(draft)
+        headers = {parameter: draft.columns.get(column) for column, parameter in self._header_parameters.items()}
+        return self._insertion(f"add_{mode.statement_suffix}", self.parameters_of(draft) | headers, (draft,))
 
     def add_all(self, drafts: Sequence[Draft]) -> list[Insertion]:
         """Return what writes many events, in an order that keeps two writers from waiting for each other.
@@ -177,7 +161,7 @@ class OutboxStatements:
         return [_recorded(draft.event, draft.id, by_id.get(draft.id, [])) for draft in insertion.drafts]
 
     written_alone = staticmethod(_recorded)
-    """What :meth:`written` does, for a plan that writes one event; takes the event, its id and the rows."""
+    """Returns the event that :meth:`written` returns for a plan of one event; takes the event, its id and the rows."""
 
     @cached_property
     def _header_parameters(self) -> Mapping[str, str]:
@@ -186,24 +170,20 @@ class OutboxStatements:
     @cached_property
     def _statements(self) -> Mapping[str, tuple[Step, ...]]:
         """Every statement of the dialect that this table has the columns for, each as its steps."""
-        names, headers = self.table.names(self.dialect), self._header_parameters.values()
-        # Those of a list are not executed by `fetch_often`, which sees to the form of such times.
-        of_one = self.table.names(self.dialect, casts_times=self.style.casts_times)
-        # In a column of another type, such as an adopted table may have, a constant could mean something else.
-        is_cast = self.table.adopted or not self.style.writes_constants
         return {
-            name: tuple(
-                Step(
-                    step.with_parameters("header_values", headers).render(
-                        names if name.startswith("add_all_") else of_one, self.style
-                    ),
-                    step.reads_back,
-                )
-                for step in (statement if is_cast else statement.without_casts()).steps()
-            )
+            name: tuple(self._step(name, step) for step in statement.steps())
             for name, statement in load(self.dialect, "outbox").items()
             if self.table.is_numbered or name.endswith(("unsequenced", "forget"))
         }
+
+    def _step(self, name: str, step: Statement) -> Step:
+        # Statements of lists are not executed by `fetch_often`.
+        casts_times = self.style.casts_times and not name.startswith("add_all_")
+        # An adopted table's column may have another type, in which a constant would have another meaning.
+        if self.style.writes_constants and not self.table.adopted:
+            step = step.without_casts()
+        named = step.with_parameters("header_values", self._header_parameters.values())
+        return Step(named.render(self.table.names(self.dialect, casts_times=casts_times), self.style), step.reads_back)
 
     def parameters_of(self, draft: Draft) -> dict[str, Any]:
         """Return the parameters of one event, without those of its headers."""

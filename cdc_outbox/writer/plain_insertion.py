@@ -52,12 +52,8 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
     no_headers = dict.fromkeys(header_parameters.values())
     encode = partial(payload.encode, max_depth=statements.dialect.features.max_payload_depth)
     bare = statements.without_headers
-    unset = dict.fromkeys(bare.table.header_parameters.values())  # of an adopted table, whose statement names them
-    plans = {
-        mode: (bare.plan_of(mode), statements.plan_of(mode))
-        for mode in SequenceMode
-        if table.is_numbered or not mode.is_numbered
-    }
+    modes = [mode for mode in SequenceMode if table.is_numbered or not mode.is_numbered]
+    plans = {mode: (bare.plan_of(mode), statements.plan_of(mode)) for mode in modes}
     known: dict[tuple[str, str], tuple[StepPlan, StepPlan]] = {}
 
     def checked_plans(event: Event) -> tuple[StepPlan, StepPlan]:
@@ -93,12 +89,12 @@ def compile_parameters(statements: OutboxStatements, max_message_bytes: int | No
         }
         if marks_heads:
             parameters["mark"] = mark_of(event, event_id)
-        without, with_headers = found or checked_plans(event)
-        if not columns:
-            return without, parameters | unset
+        without_headers, plan = found or checked_plans(event)
+        if not columns and without_headers is not plan:
+            return without_headers, parameters
         parameters |= no_headers
         for column, value in columns.items():
             parameters[header_parameters[column]] = value
-        return with_headers, parameters
+        return plan, parameters
 
     return parameters_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.event import Event, RecordedEvent, new_recorded_event
+from cdc_outbox.event import Event, RecordedEvent
 from cdc_outbox.writer.draft import Draft
 
 CAUSATION, CORRELATION = "causation_id", "correlation_id"
@@ -46,17 +46,7 @@ class Reaction:
 
 def unwritten(event: Event, event_id: str) -> RecordedEvent:
     """Return what ``add`` returns of an event that it has not inserted: without what the database adds."""
-    return new_recorded_event(
-        aggregate_type=event.aggregate_type,
-        aggregate_id=event.aggregate_id,
-        type=event.type,
-        payload=event.payload,
-        id=event_id,
-        created_at=datetime.now(UTC),
-        sequence=event.sequence,
-        headers=event.headers,
-        is_written=False,
-    )
+    return event.recorded(event_id, datetime.now(UTC), sequence=event.sequence, is_written=False)
 
 
 _REACTIONS: ContextVar[tuple[tuple[object, Reaction], ...]] = ContextVar("cdc_outbox_reactions", default=())
@@ -72,8 +62,9 @@ def reacting(outbox: object, reaction: Reaction) -> Iterator[None]:
         _REACTIONS.reset(token)
 
 
-reactions = _REACTIONS.get
-"""Returns what is gathered here, for any outbox; the writer asks for every event."""
+def is_reacting() -> bool:
+    """Return whether anything is gathered here, for any outbox."""
+    return bool(_REACTIONS.get())
 
 
 def find_reaction(outbox: object, connection: AnyConnection) -> Reaction | None:
