@@ -29,7 +29,7 @@ _UNNUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
 NUMBERED = Outbox(table=OutboxTable(), contract=_NUMBERED), AsyncOutbox(table=OutboxTable(), contract=_NUMBERED)
 UNNUMBERED = Outbox(table=OutboxTable(), contract=_UNNUMBERED), AsyncOutbox(table=OutboxTable(), contract=_UNNUMBERED)
 _TURN = 5
-"""Transactions of one side, before the next one has its turn."""
+"""Transactions of one side in a row. Fifty, in a fixed order, made the same code differ by 6 %."""
 
 
 @dataclass
@@ -58,9 +58,9 @@ class Side:
         """Return the median over the rounds of this side's time in times of the other's in the same round."""
         return statistics.median(ours / theirs for ours, theirs in zip(self.seconds, base.seconds, strict=True))
 
-    def row(self, base: "Side", transactions: int) -> str:
+    def row(self, base: "Side") -> str:
         """Return a line of the table."""
-        wall, cpu = (statistics.median(times) / transactions * 1e6 for times in (self.seconds, self.cpu_seconds))
+        wall, cpu = (statistics.median(times) * 1e6 for times in (self.seconds, self.cpu_seconds))
         bound = "" if self.bound is None else f"{self.bound:>8.2f}"
         return f"  {self.name:<34}{wall:>12.0f}{cpu:>12.0f}{self.ratio(base):>9.2f}{bound}"
 
@@ -81,7 +81,7 @@ def main() -> int:
             make_durable(stack)
         for driver in drivers:
             for title, sides in measure(stack, driver, options.rounds, options.transactions, idle):
-                print(report(title, sides, options.transactions), flush=True)
+                print(report(title, sides), flush=True)
                 good &= all(side.bound is None or side.ratio(sides[0]) <= side.bound for side in sides)
     print(idle)
     return idle.exit_code(met=good)
@@ -143,17 +143,19 @@ def take_turns(sides: list[Side], rounds: int, transactions: int, idle: IdleTime
             side.begin()
         end = (number + 1) * transactions
         for turn, first in enumerate(range(number * transactions, end, _TURN)):
-            # What comes first after a pause takes half as long as what comes last in a round.
+            # A transaction right after the pause takes half as long as one at the end of a round.
             for side in sides if (number + turn) % 2 else reversed(sides):
                 side.run(first, min(_TURN, end - first))
     for side in sides:
-        del side.seconds[0], side.cpu_seconds[0]
+        side.seconds, side.cpu_seconds = (
+            [total / transactions for total in totals[1:]] for totals in (side.seconds, side.cpu_seconds)
+        )
 
 
-def report(title: str, sides: list[Side], transactions: int) -> str:
+def report(title: str, sides: list[Side]) -> str:
     """Return a table."""
     heading = f"  {'microseconds a transaction, median':<34}{'wall':>12}{'client CPU':>12}{'ratio':>9}{'bound':>8}"
-    return "\n".join([title, heading, *(side.row(sides[0], transactions) for side in sides), ""])
+    return "\n".join([title, heading, *(side.row(sides[0]) for side in sides), ""])
 
 
 if __name__ == "__main__":

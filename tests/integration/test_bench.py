@@ -65,7 +65,7 @@ def test_the_writers_benchmark_reports_every_side(outbox_stack: Stack, driver: s
     for title, sides in writer.measure(outbox_stack, driver, 2, 2, idle):
         assert all(len(side.seconds) == 2 and min(side.seconds) > 0 for side in sides)
         assert sides[0].ratio(sides[0]) == 1
-        table = writer.report(title, sides, 2)
+        table = writer.report(title, sides)
         assert all(side.name in table for side in sides)
     assert idle.share is None or 0 <= idle.share <= 1
 
