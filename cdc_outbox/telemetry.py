@@ -229,11 +229,11 @@ class NoSpans:
 
     def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:  # noqa: ARG002
         """Return nothing to trace with."""
-        return NOTHING
+        return NO_SPAN
 
 
-NOTHING: AbstractContextManager[object] = nullcontext()
-"""The same one for all: it keeps no state."""
+NO_SPAN: AbstractContextManager[object] = nullcontext()
+"""Traces nothing. One object for all calls, because it has no state."""
 
 
 class OpenTelemetrySpans:
@@ -243,7 +243,7 @@ class OpenTelemetrySpans:
     runs: what the handler does, events that it adds among it, becomes its child. Of an error only the class is kept.
 
     Args:
-        provider: The global one by default, looked for at each transaction, so that it may be set late.
+        provider: Default: the global one, read at each transaction, so that the service may set it late.
     """
 
     def __init__(self, provider: "TracerProvider | None" = None) -> None:
@@ -257,7 +257,7 @@ class OpenTelemetrySpans:
     def process(self, consumer: str, arrivals: Sequence[Arrival]) -> AbstractContextManager[object]:
         """Return the span of one call of a handler."""
         provider = self.provider
-        return NOTHING if provider is None else _span(tracer_of(provider), consumer, arrivals)
+        return NO_SPAN if provider is None else _span(tracer_of(provider), consumer, arrivals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,9 +289,9 @@ class HandlerTelemetry:
 
     @property
     def is_traced(self) -> bool:
-        """Whether a call may have a span; asked once for a transaction's calls."""
+        """Whether a handler's call may have a span now; read once for a transaction."""
         spans = self._telemetry.spans
-        # Not of what is derived from these two, which may do more.
+        # The exact types, because a subclass may trace more.
         if type(spans) is OpenTelemetrySpans:
             return spans.provider is not None
         return type(spans) is not NoSpans

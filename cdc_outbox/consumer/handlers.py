@@ -32,7 +32,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import RecordedEvent
 from cdc_outbox.redaction import SecretRedactor, shortened, visible_controls
-from cdc_outbox.telemetry import NOTHING, HandlerTelemetry, NoSpans, Telemetry
+from cdc_outbox.telemetry import NO_SPAN, HandlerTelemetry, NoSpans, Telemetry
 
 if TYPE_CHECKING:  # Python 3.13 has it; type checkers know it without the package
     from typing_extensions import TypeVar
@@ -206,7 +206,7 @@ class HandlerRunner:
         error_texts: bool = True,
     ) -> None:
         self._driver = driver
-        self._is_flushed = not sends_at_once(driver)
+        self._must_flush = not sends_at_once(driver)
         self._handlers = handlers
         self.telemetry = telemetry or HandlerTelemetry("", Telemetry(spans=NoSpans()))
         self._before_commit = before_commit
@@ -286,11 +286,11 @@ class HandlerRunner:
             begun_at = time.perf_counter()
             failure: Exception | None = None
             try:
-                with telemetry.process([(item.event, item.message) for item in run]) if is_traced else NOTHING:
+                with telemetry.process([(item.event, item.message) for item in run]) if is_traced else NO_SPAN:
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
                     if returned is not None and isawaitable(returned):
                         await self._in_time(returned)
-                    if self._is_flushed:
+                    if self._must_flush:
                         await self._driver.flush(connection)
             except Exception as error:
                 if not looks:

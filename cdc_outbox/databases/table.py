@@ -237,7 +237,8 @@ class OutboxTable:
         """Return what the statements in ``sql/`` call outbox, heads, the columns and lists of them.
 
         Args:
-            casts_times: Whether times come back cast to text, for a driver whose sessions write ISO 8601.
+            casts_times: Whether returned times are cast to text. By default the dialect's ``time_text`` formats them,
+                which does not depend on the session's settings.
         """
         quote, features, table = dialect.quote, dialect.features, self.table_in(dialect)
         columns = {role: quote(column) for role, column in self.columns.names().items()}

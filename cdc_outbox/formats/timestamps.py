@@ -9,7 +9,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _MILLISECOND_DIGITS, _MICROSECOND_DIGITS = 14, 17
 """The most digits of a number of milliseconds and of microseconds: up to the year 5138."""
 _USUAL_DIGITS = 16
-"""Of a number of microseconds from 2001 to 2286."""
+"""The digits of a number of microseconds from 2001 to 2286."""
 _NANOSECONDS_PER_MICROSECOND = 1_000
 
 
@@ -23,8 +23,8 @@ def from_header(text: str) -> datetime:
     Raises:
         ValueError: It is no time, or lies outside the calendar.
     """
-    if len(text) == _USUAL_DIGITS and text.isdecimal() and text.isascii():  # as a rule, and in half the time
-        return _EPOCH + timedelta(0, 0, int(text))
+    if len(text) == _USUAL_DIGITS and text.isdecimal() and text.isascii():  # nearly every header
+        return _EPOCH + timedelta(microseconds=int(text))
     if not _NUMBER.fullmatch(text):
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -143,7 +143,7 @@ class _Psycopg:
 
     def state(self, connection: AnyConnection) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
-        # First, because it is asked after every handler; libpq says UNKNOWN of a connection that is broken.
+        # The usual status first: this runs after every handler. A broken connection has the status UNKNOWN.
         status = connection.pgconn.transaction_status
         if status == TransactionStatus.INTRANS:
             return TransactionState.OPEN
@@ -193,18 +193,18 @@ class Psycopg(_Psycopg, SendsAtOnce):
         wait, is_registered = connection.wait, False
         with DefaultSelector() as selector:  # one for the block: it costs a statement more than all else here
 
-            def go_on() -> bool:
-                if meanwhile():
-                    return True
-                vars(connection).pop("wait", None)  # the block's other statements cost no more than elsewhere
-                return False
+            def work() -> bool:
+                is_more = meanwhile()
+                if not is_more:
+                    vars(connection).pop("wait", None)  # the block's other statements need not check
+                return is_more
 
             def wait_later(steps: PQGen[Any], *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
                 nonlocal is_registered
                 if not is_registered:
                     selector.register(connection.fileno(), EVENT_READ)
                     is_registered = True
-                return wait(_later(steps, selector, go_on), *arguments, **options)
+                return wait(_later(steps, selector, work), *arguments, **options)
 
             # Should psycopg once wait in another way, nothing is lost but time.
             vars(connection)["wait"] = wait_later

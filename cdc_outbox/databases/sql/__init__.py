@@ -50,7 +50,7 @@ _TOKEN = re.compile(
 _CAST_FOR_COLUMN = re.compile(
     r'cast\(cast\((:id|:payload) as (?:text|"\{payload_input\}")\) as (?:uuid|"\{payload_type\}")\)'
 )
-"""What an insertion puts into a column. A constant in quotes becomes what the column is, without any cast."""
+"""The casts of values that an insertion writes into columns. A constant in quotes needs none."""
 _CAST_AS_TEXT = re.compile(r'cast\(cast\((:\w+) as (?:text|"\{payload_input\}")\) as ')
 """A cast of a parameter that is sent as text. A constant in quotes is no text yet: one cast turns it into anything, and
 the server need not compute it."""
@@ -69,8 +69,8 @@ class ParameterStyle:
         special: A character that the driver reads as the start of a parameter, also inside quotes.
         escape: What stands in front of it where it means itself.
         writes_constants: Whether the driver puts values into the text, as constants in quotes.
-        casts_times: Whether a time cast to text is ISO 8601 in the driver's ``fetch_often``, whatever the session's
-            settings.
+        casts_times: Whether the driver's ``fetch_often`` returns a time that is cast to text in ISO 8601, whatever the
+            session's settings.
     """
 
     pattern: str
@@ -125,7 +125,10 @@ class Statement:
         return Statement(_with_parameters(self.text, name, tuple(parameters)))
 
     def without_casts(self) -> "Statement":
-        """Put constants into columns as they are, where the columns have the types that ``init`` gives them."""
+        """Return the statement without the casts of values that it writes into columns, for a driver of constants.
+
+        The columns must have the types that ``init`` creates.
+        """
         return Statement(_CAST_FOR_COLUMN.sub(r"\1", self.text))
 
     def render(self, names: Mapping[str, str], style: ParameterStyle | None = None) -> str:
