@@ -15,12 +15,11 @@ from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS
 from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
+from tests.support.left_out import LeftOut
 from tests.support.pipeline import FedPipeline, Pipeline
-from tests.support.repeated_tests import RepeatedTests
 from tests.support.rig import CONNECTOR_PASSWORD, open_folder
 from tests.support.scheduling import Scheduling, order
 from tests.support.service import Service
-from tests.support.vendor_subjects import VendorSuites
 
 # The duration of an example depends on the load of the machine, not on the code. `infra/fuzz` looks for rare examples,
 # so the suite tries few of them.
@@ -40,8 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("all" if config.getoption("--all") else "tests")
-    config.pluginmanager.register(VendorSuites(config))
-    config.pluginmanager.register(RepeatedTests(config))
+    config.pluginmanager.register(LeftOut(config))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,7 +3,6 @@
 ``infra/test`` leaves them out, and ``infra/test --all`` runs them.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -71,11 +70,12 @@ LEFT_OUT = frozenset(TESTS) | {f"{test}[{cell}]" for test, cells in CELLS.items(
 
 
 class RepeatedTests:
-    """A plugin of pytest that leaves them out of a run of whole folders, and says so."""
+    """A plugin of pytest that leaves them out of a run of whole folders."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._counts: Mapping[str, int] = {}
+        self.count = 0
+        """How many tests were left out."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         if self._config.option.all or selects_tests(self._config) or not self._are_folders(self._config.args):
@@ -83,24 +83,17 @@ class RepeatedTests:
         left_out = [item for item in items if item.nodeid in LEFT_OUT]
         items[:] = [item for item in items if item.nodeid not in LEFT_OUT]
         self._config.hook.pytest_deselected(items=left_out)
-        self._counts = Counter(item.nodeid.partition("::")[0] for item in left_out)
+        self.count = len(left_out)
 
     def pytest_sessionfinish(self) -> None:
         # Only the configuration of a worker of pytest-xdist has this.
         output = getattr(self._config, "workeroutput", {})
-        output["repeated"] = dict(self._counts)
+        output["repeated"] = self.count
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         # Each worker collects everything, and the process that reports collects nothing.
-        self._counts = getattr(node, "workeroutput", {}).get("repeated", self._counts)
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self._counts:
-            terminalreporter.section("left out: slower variants of other tests")
-            for file, count in sorted(self._counts.items()):
-                terminalreporter.line(f"{file}: {count}")
-            terminalreporter.line("infra/test --all runs them; tests/support/repeated_tests.py lists them.")
+        self.count = getattr(node, "workeroutput", {}).get("repeated", self.count)
 
     def _are_folders(self, arguments: Iterable[str]) -> bool:
         folder = self._config.invocation_params.dir

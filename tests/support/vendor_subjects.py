@@ -1,8 +1,8 @@
 """What the suites in tests/vendor check, and whether it is what their last passing run saw.
 
-They hold facts about other people's software: options, connectors, routers, operators. As long as their subject is the
-same, they find what they found before, after minutes of work; so ``infra/test`` leaves them out, and
-``infra/test --all`` runs them and notes the digests of those that passed.
+They hold facts about other people's software: options, connectors, routers, operators. While their subject is the same,
+they find what they found before, after minutes of work. So ``infra/test`` leaves them out and fails if a subject has
+changed since; ``infra/test --all`` runs suites whose subject has changed, and notes the digests of those that passed.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ SUBJECTS = {
 }
 """For each suite, the files that it checks or is made of; the suite's own file belongs to them."""
 
-_SELECTIONS = ("keyword", "markexpr", "lf", "failedfirst", "stepwise")
+_SELECTIONS = ("keyword", "markexpr", "lf", "failedfirst", "stepwise", "collectonly")
 """Options of pytest that ask for some of the tests that the arguments name."""
 
 
@@ -124,12 +124,12 @@ def note_digests(digests: dict[str, str], root: Path) -> None:
 
 def named_suites(paths: Iterable[Path], root: Path) -> list[str]:
     """Return the suites that arguments name, be it by the path of a folder above them."""
-    above = set(paths)
-    return [suite for suite in SUBJECTS if above & {path := root / FOLDER / suite, *path.parents}]
+    above, files = set(paths), {suite: root / FOLDER / suite for suite in SUBJECTS}
+    return [suite for suite, file in files.items() if file.exists() and above & {file, *file.parents}]
 
 
 class VendorSuites:
-    """A plugin of pytest that leaves out what passed on the same subject, and notes what passes with ``--all``."""
+    """A plugin of pytest that runs suites that are named, or with ``--all`` have changed, and notes what passes."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -138,7 +138,11 @@ class VendorSuites:
         self._digests = {suite: digest(suite, self._root) for suite in SUBJECTS}
         self._passed: set[str] = set()
         self._not_passed: set[str] = set()
-        self.left_out = [] if config.option.all else self._find_left_out()
+        noted = noted_digests(self._root)
+        self._changed = [suite for suite in SUBJECTS if noted.get(suite) != self._digests[suite]]
+        self.left_out = self._find_left_out()
+        self.stale = [] if selects_tests(config) else [suite for suite in self.left_out if suite in self._changed]
+        """Suites that are left out of a whole run although their subject has changed."""
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
         return True if collection_path in {self._root / FOLDER / suite for suite in self.left_out} else None
@@ -151,25 +155,24 @@ class VendorSuites:
             elif report.when == "call":
                 self._passed.add(suite)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         # Workers of pytest-xdist see a part of the tests each.
-        if self._config.option.all and not hasattr(self._config, "workerinput") and exitstatus == pytest.ExitCode.OK:
-            note_digests({suite: self._digests[suite] for suite in self._find_passed()}, self._root)
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        if self.left_out:
-            terminalreporter.section("left out")
-            for suite in self.left_out:
-                terminalreporter.line(f"{FOLDER}/{suite}: what it checks has not changed since it passed")
-            terminalreporter.line("infra/test --all runs them.")
+        if hasattr(self._config, "workerinput") or exitstatus != pytest.ExitCode.OK:
+            return
+        if self.stale:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif self._config.option.all and (passed := self._find_passed()):
+            note_digests({suite: self._digests[suite] for suite in passed}, self._root)
 
     def _find_left_out(self) -> list[str]:
-        noted, paths = noted_digests(self._root), [self._path(argument) for argument in self._config.args]
+        paths = [self._path(argument) for argument in self._config.args]
         collected = named_suites(paths, self._root)
         # The path of a suite, or of their folder, asks for it.
         folder = self._root / FOLDER
         asked = [suite for suite in collected if folder in paths or folder / suite in paths]
-        return [suite for suite in collected if suite not in asked and noted.get(suite) == self._digests[suite]]
+        if self._config.option.all:
+            asked += self._changed
+        return [suite for suite in collected if suite not in asked]
 
     def _find_passed(self) -> list[str]:
         """Return the suites all of whose tests ran and passed, on a subject that nobody edited meanwhile."""

@@ -1,4 +1,6 @@
-"""A vendors' suite is left out only while what it checks is what its last passing run saw."""
+"""Vendors' suites run when ``--all`` or their path asks for it, and a run fails where one is due."""
+
+import subprocess
 
 import pytest
 
@@ -10,16 +12,15 @@ pytest_plugins = ["pytester"]
 
 SUITE = "test_router_releases.py"
 ROUTING = "cdc_outbox/debezium/event_router/routing.py"
-LEFT_OUT = f"{FOLDER}/{SUITE}: what it checks has not changed since it passed"
 CONFTEST = """
-from tests.support.vendor_subjects import VendorSuites
+from tests.support.left_out import LeftOut
 
 def pytest_addoption(parser):
     parser.addoption("--all", action="store_true")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "some: for -m")
-    config.pluginmanager.register(VendorSuites(config))
+    config.pluginmanager.register(LeftOut(config))
 """
 TESTS = """
 import pathlib, pytest
@@ -95,14 +96,14 @@ def test_a_suite_of_which_a_test_did_not_pass_on_its_subject_is_not_noted(run: p
 
 def test_a_run_of_what_failed_last_notes_nothing(run: pytest.Pytester) -> None:
     write(run, f"{FOLDER}/{SUITE}", TESTS.format(second="assert False"))
-    run.runpytest_inprocess()
+    run.runpytest_inprocess("--all")
     write(run, f"{FOLDER}/{SUITE}", TESTS.format(second="pass"))
     run.runpytest_inprocess("--all", "--lf").assert_outcomes(passed=1)
     assert noted_digests(run.path) == {}
 
 
 def test_a_run_without_all_notes_nothing(run: pytest.Pytester) -> None:
-    run.runpytest_inprocess().assert_outcomes(passed=3)
+    run.runpytest_inprocess(FOLDER).assert_outcomes(passed=2)
     assert noted_digests(run.path) == {}
 
 
@@ -113,10 +114,11 @@ def test_the_note_of_other_suites_stays(run: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "passed", "is_told"),
+    ("arguments", "passed", "is_left_out"),
     [
         (["tests"], 1, True),
-        (["--all"], 3, False),
+        (["-n", "2", "tests"], 1, True),
+        (["--all"], 1, True),
         ([FOLDER], 2, False),
         ([f"{FOLDER}/{SUITE}"], 2, False),
         ([f"{FOLDER}/{SUITE}::test_first"], 1, False),
@@ -125,17 +127,18 @@ def test_the_note_of_other_suites_stays(run: pytest.Pytester) -> None:
     ],
     ids=str,
 )
-def test_what_passed_is_left_out_and_named_unless_the_arguments_name_it(
-    run: pytest.Pytester, arguments: list[str], passed: int, *, is_told: bool
+def test_a_suite_that_passed_on_these_files_runs_only_when_named(
+    run: pytest.Pytester, arguments: list[str], passed: int, *, is_left_out: bool
 ) -> None:
     note_digests({SUITE: digest(SUITE, run.path)}, run.path)
     result = run.runpytest_inprocess(*arguments)
     result.assert_outcomes(passed=passed)
-    assert (LEFT_OUT in result.outlines) == is_told
+    assert result.ret == pytest.ExitCode.OK
+    assert result.outlines[-1].startswith("left out: 1 suites of tests/vendor, 0 slower") == is_left_out
 
 
 @pytest.mark.parametrize("change", ["other content", "another file", "no file", "no note"])
-def test_a_change_of_the_subject_brings_the_suite_back(run: pytest.Pytester, change: str) -> None:
+def test_a_change_of_the_subject_fails_a_run_until_all_has_run(run: pytest.Pytester, change: str) -> None:
     note_digests({SUITE: digest(SUITE, run.path)}, run.path)
     file = run.path / ROUTING
     match change:
@@ -147,7 +150,20 @@ def test_a_change_of_the_subject_brings_the_suite_back(run: pytest.Pytester, cha
             file.unlink()
         case _:
             (run.path / FOLDER / "digests.json").unlink()
-    run.runpytest_inprocess().assert_outcomes(passed=3)
+    due = run.runpytest_inprocess()
+    due.assert_outcomes(passed=1)
+    assert due.ret == pytest.ExitCode.TESTS_FAILED
+    assert due.outlines[-2].startswith(f"FAILED: {SUITE} of {FOLDER} passed last on other files than these.")
+    assert run.runpytest_inprocess("-n", "2", "tests").ret == pytest.ExitCode.TESTS_FAILED
+    assert run.runpytest_inprocess("-k", "other").ret == run.runpytest_inprocess("--collect-only").ret == 0
+    run.runpytest_inprocess("--all").assert_outcomes(passed=3)
+    assert run.runpytest_inprocess().ret == pytest.ExitCode.OK
+
+
+def test_the_newest_digests_were_committed_alone() -> None:
+    log = ["git", "log", "-1", "--format=", "--name-only", "--full-diff", "--", f"{FOLDER}/digests.json"]
+    committed = subprocess.run(log, cwd=vendor_subjects.ROOT, capture_output=True, text=True, check=True)
+    assert committed.stdout.split() == [f"{FOLDER}/digests.json"]
 
 
 def test_every_suite_has_a_subject_of_files_that_exist() -> None:
