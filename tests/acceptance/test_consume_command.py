@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 from tests.support.service import Service, effects_of
@@ -125,7 +126,7 @@ def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: 
     with consuming(folder, environment(service)) as process:
         eventually(lambda: len(service.effects()) == 5, "five effects")
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=patience())
     assert (process.returncode, out) == (0, "")
     *log, summary = err.splitlines()
     assert summary == f"{service.name}: 5 applied"
@@ -146,7 +147,7 @@ def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
     service.pipeline.write_and_send(8)
     eventually(lambda: len(service.pipeline.messages()) == 8, "eight messages")
     with consuming(folder, environment(service, DIE=die)) as process:
-        assert process.wait(timeout=30) == -signal.SIGKILL
+        assert process.wait(timeout=patience()) == -signal.SIGKILL
     assert len(service.effects()) == effects
     # The offset lags behind the effects, never the other way round.
     assert service.committed_offset() <= effects
@@ -154,7 +155,7 @@ def test_a_consumer_that_is_killed_at_a_step_loses_nothing_and_repeats_nothing(
     with consuming(folder, environment(service)) as process:
         eventually(lambda: len(service.effects()) >= 8, "eight effects", seconds=60)
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=patience())
     assert service.effects() == effects_of(8)
     repeated = int(err.partition(" duplicate")[0].rpartition(" ")[2]) if "duplicate" in err else 0
     assert repeated >= duplicates
@@ -172,7 +173,7 @@ def test_a_failing_handler_is_told_with_what_it_raised_and_others_go_on(
         service.pipeline.write_and_send(1, "other")
         eventually(lambda: len(service.effects()) == 3, "three effects")
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=patience())
     assert process.returncode == 0
     assert "event is parked" in err
     assert 'reason="the handler of Poison order/1 #3' in err
@@ -184,7 +185,7 @@ def test_a_failing_handler_is_told_with_what_it_raised_and_others_go_on(
 
 def run_command_in(folder: Path, *arguments: str, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     command = [f"{sys.prefix}/bin/cdc-outbox", *arguments]
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=patience(), check=False)
 
 
 @pytest.mark.parametrize(

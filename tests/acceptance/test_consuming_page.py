@@ -21,6 +21,7 @@ from tests.support.django_site import add_entry, entry, remove_alias
 from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
 from tests.support.pages import Page
+from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.sqlalchemy_clients import url_of
 
@@ -53,7 +54,7 @@ def bill(outbox_stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         message = CONTRACT.message_of(event)
         producer = Producer({"bootstrap.servers": servers})
         producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
-        assert producer.flush(10) == 0
+        assert producer.flush(patience()) == 0
         consumer: Consumer | AsyncConsumer = module.consumer
         with running(consumer):
             eventually(lambda: (event.aggregate_id,) in query("select customer from bills"), "the bill")

@@ -9,6 +9,7 @@ import pytest
 
 from cdc_outbox.errors import ConnectorNotFoundError
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import SELDOM, Pipeline
 from tests.support.rig import eventually
 
@@ -104,7 +105,7 @@ def test_a_deployment_that_is_told_to_end_takes_back_what_it_did(
             # It is made stopped; once it runs, the deployment knows that it made it.
             eventually(lambda: is_running(pipeline), "the connector to run")
             process.terminate()
-            _, told = process.communicate(timeout=60)
+            _, told = process.communicate(timeout=patience())
         finally:
             process.kill()
     assert process.returncode == 130, told

@@ -17,6 +17,7 @@ from cdc_outbox.message import Message
 from cdc_outbox.monitoring.series import SERIES
 from tests.support.commands import run_command
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import Service, apply_effect, effects_of
 
@@ -65,14 +66,14 @@ def test_d6_two_deliveries_at_once_have_one_effect(fed_service: Service) -> None
             verdicts.append(verdict)
             if waits:
                 inside.set()
-                assert go_on.wait(20)
+                assert go_on.wait(patience())
             if verdict is Verdict.NEXT:
                 apply_effect(event, connection)
 
     first = threading.Thread(target=deliver, kwargs={"waits": True})
     second = threading.Thread(target=deliver, kwargs={"waits": False})
     first.start()
-    assert inside.wait(20)
+    assert inside.wait(patience())
     second.start()
     with fed_service.connect() as watcher:
         blocked = (
@@ -80,8 +81,8 @@ def test_d6_two_deliveries_at_once_have_one_effect(fed_service: Service) -> None
         )
         eventually(lambda: one(watcher, blocked) == 1, "the second to wait for the claim")
     go_on.set()
-    first.join(20)
-    second.join(20)
+    first.join(patience())
+    second.join(patience())
     assert verdicts == [Verdict.NEXT, Verdict.DUPLICATE]
     assert fed_service.effects() == effects_of(1)
 

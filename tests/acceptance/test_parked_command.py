@@ -22,6 +22,7 @@ from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.commands import run_command
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.rig import one
 
 DOCS = Path(__file__).parents[2] / "docs" / "consuming.md"
@@ -229,7 +230,7 @@ def topics(outbox_stack: Stack) -> dict[str, str]:
     configs = {"short": {"retention.ms": "86400000", "segment.ms": "86400000"}, "endless": {"retention.ms": "-1"}}
     made = admin.create_topics([NewTopic(names[kind], 1, config=config) for kind, config in configs.items()])
     for future in made.values():
-        future.result(timeout=10)
+        future.result(timeout=patience())
     return names
 
 

@@ -17,6 +17,7 @@ from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pages import ROOT, Block, Page, run_script
+from tests.support.patience import patience
 from tests.support.rig import CONNECTOR_PASSWORD, eventually, one
 
 README = Page("README.md")
@@ -61,7 +62,7 @@ def test_writing_deploying_and_consuming_as_the_readme_says(services: dict[str, 
             eventually(lambda: one(shipping, "select count(*) from shipments") == 1, "the shipment")
         finally:
             consuming.terminate()
-            _, err = consuming.communicate(timeout=30)
+            _, err = consuming.communicate(timeout=patience())
     assert err.endswith("shipping: 1 applied\n")
     assert run_script(README.block("cdc-outbox verify"), tmp_path, services) == README.block("type  ")
 
@@ -95,7 +96,7 @@ def test_the_demo_as_the_readme_says(options: str, publisher: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=patience(300),
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

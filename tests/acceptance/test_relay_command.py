@@ -16,6 +16,7 @@ from cdc_outbox import Event, Outbox
 from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import publishers_of
 from tests.support.relay_command import relay, wait_until_read
@@ -48,7 +49,7 @@ def test_it_creates_slot_and_topics_publishes_and_drains_at_sigterm(pipeline: Pi
         pipeline.write(50)
         eventually(lambda: delivered(pipeline) == 50, "the events")
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     log = spec.with_suffix(".log").read_text()
     assert log.endswith(f"{pipeline.name}: 50 events delivered\n")
     assert f"created the slot {pipeline.spec.database.slot} at " in log
@@ -96,7 +97,7 @@ def test_kill_9_and_a_second_instance_takes_over_and_nothing_is_lost(pipeline: P
 def test_health_and_metrics_follow_the_relay(pipeline: Pipeline, spec: Path, free_port: int) -> None:
     def ask(path: str) -> requests.Response | None:
         try:
-            return requests.get(f"http://127.0.0.1:{free_port}{path}", timeout=10)
+            return requests.get(f"http://127.0.0.1:{free_port}{path}", timeout=patience())
         except requests.ConnectionError:
             return None
 
@@ -126,7 +127,7 @@ def test_jsonl_prints_each_message_on_a_line(pipeline: Pipeline, spec: Path) -> 
         assert process.stdout is not None
         lines = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
     assert [line["topic"] for line in lines] == [pipeline.topic] * 3
     assert [dict(line["headers"])["sequence"] for line in lines] == ["1", "2", "3"]
     assert pipeline.stack.broker.ends(pipeline.topic) == {}

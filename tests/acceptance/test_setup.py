@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 ROOT = Path(__file__).parents[2]
@@ -40,7 +41,7 @@ def setup(machine: Path, *purpose: str, **streams: Any) -> "subprocess.Completed
     shutil.copy(ROOT / "infra" / "setup", copy)
     piped = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
-        [copy, *purpose], env={"PATH": str(machine)}, text=True, timeout=30, check=False, **(piped | streams)
+        [copy, *purpose], env={"PATH": str(machine)}, text=True, timeout=patience(), check=False, **(piped | streams)
     )
 
 
@@ -100,7 +101,7 @@ def test_root_is_asked_on_a_terminal(answer: str, machine: Path, *, installs: bo
             said[0] += _read(ours)  # what was written comes out of a terminal in pieces
             return question in said[0]
 
-        eventually(asks, "the question", seconds=10)
+        eventually(asks, "the question")
     finally:
         os.close(ours)
         os.close(terminal)

@@ -18,6 +18,7 @@ from cdc_outbox.testing import Stack
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
 from tests.support.commands import run_command, run_program
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 COMMAND = f"{sys.prefix}/bin/cdc-outbox"
@@ -102,7 +103,7 @@ def test_ending_it_leaves_no_process_no_port_and_no_folder(
     with psycopg.connect(environment["CDC_OUTBOX_DSN"]) as connection:
         port = connection.info.port
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=patience())
     assert process.returncode == 0, err
     assert "export CDC_OUTBOX_DSN=" in out
     assert "ready after" in err
@@ -114,7 +115,7 @@ def test_ending_it_while_it_starts_leaves_nothing_either(home: dict[str, str], f
     eventually(lambda: folder.path.exists() and folder.find_states(), "the first part to start")
     processes = processes_in(folder)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=patience())
     assert process.returncode == 130
     assert_nothing_is_left(folder, processes, [])
 
@@ -158,7 +159,7 @@ def test_detach_may_be_said_twice_and_its_interruption_ends_what_it_began(
     assert owner.pid != process.pid
     processes += owner.family()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=patience())
     assert process.returncode == 130
     assert_nothing_is_left(folder, processes, [])
 
@@ -262,7 +263,7 @@ def test_a_part_that_dies_is_told_and_shown_and_can_be_started_again(
     assert (again.returncode, again.stderr) == (0, "postgres: running\n")
     assert run_command("stack", "status", "--name", "try", env=env).returncode == 0
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=patience())
 
 
 @pytest.mark.parametrize(

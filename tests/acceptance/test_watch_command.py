@@ -14,6 +14,7 @@ from cdc_outbox.debezium.render import render
 from tests.support.commands import run_command
 from tests.support.connect_server import BROKEN, Answer, answering
 from tests.support.deployments import broken
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
 
@@ -54,7 +55,7 @@ def test_a_task_that_failed_is_restarted_until_it_runs_and_the_watch_ends_when_t
             connection.execute(f"alter role {role} login".encode())
             line_with(watch, "connector RUNNING, 1 task RUNNING")
             watch.send_signal(signal.SIGTERM)
-            assert watch.wait(10) == 0
+            assert watch.wait(patience()) == 0
             assert "stopped" in (watch.stdout.read() if watch.stdout else "")
         deployed.client.delete(deployed.name)
 
@@ -83,7 +84,7 @@ def test_a_connect_that_is_gone_is_waited_for_and_who_is_told_to_stop_does_not_w
         line_with(watch, "watching nothing yet")
         line_with(watch, "Connect: Connect answered 500")
         watch.send_signal(signal.SIGINT)
-        assert watch.wait(10) == 0
+        assert watch.wait(patience()) == 0
 
 
 def test_nothing_is_watched_that_does_not_exist(pipeline: Pipeline, env: dict[str, str]) -> None:

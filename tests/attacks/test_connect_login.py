@@ -7,6 +7,7 @@ import pytest
 import requests
 
 from cdc_outbox.testing import Stack
+from tests.support.patience import patience
 
 CONFIG = {
     "name": "x",
@@ -21,9 +22,9 @@ VALIDATE = "/connector-plugins/PostgresConnector/config/validate"
 def test_no_reference_is_resolved_without_the_login(outbox_stack: Stack, login: tuple[str, str] | None) -> None:
     url, own = outbox_stack.connect_url + VALIDATE, outbox_stack.connect_cluster.login
     assert own is not None
-    refused = requests.put(url, json=CONFIG, auth=login, timeout=30)
+    refused = requests.put(url, json=CONFIG, auth=login, timeout=patience())
     assert (refused.status_code, "!bench!" in refused.text) == (401, False)
-    answered = requests.put(url, json=CONFIG, headers={"Authorization": own.header}, timeout=30)
+    answered = requests.put(url, json=CONFIG, headers={"Authorization": own.header}, timeout=patience())
     assert (answered.status_code, "!bench!" in answered.text) == (200, True)
 
 
@@ -41,13 +42,13 @@ def test_no_reference_is_resolved_without_the_login(outbox_stack: Stack, login: 
 )
 def test_nothing_is_answered_without_the_login(outbox_stack: Stack, method: str, path: str) -> None:
     body = {"name": "x", "config": CONFIG} if method == "POST" else CONFIG
-    assert requests.request(method, outbox_stack.connect_url + path, json=body, timeout=30).status_code == 401
+    assert requests.request(method, outbox_stack.connect_url + path, json=body, timeout=patience()).status_code == 401
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/connectors/x/tasks"), ("PUT", "/connectors/x/fence")])
 def test_what_workers_ask_each_other_needs_a_signature(outbox_stack: Stack, method: str, path: str) -> None:
     """Connect asks for no login there."""
-    answer = requests.request(method, outbox_stack.connect_url + path, json=[CONFIG], timeout=30)
+    answer = requests.request(method, outbox_stack.connect_url + path, json=[CONFIG], timeout=patience())
     assert (answer.status_code, "missing required signature" in answer.text) == (400, True), answer.text
 
 

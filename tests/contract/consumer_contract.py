@@ -28,6 +28,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, run_upgrade
@@ -271,7 +272,7 @@ class Service:
         producer = Producer({"bootstrap.servers": self._broker.bootstrap_servers})
         for message in map(self._wire.message_of, events):
             producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
-        assert producer.flush(10) == 0
+        assert producer.flush(patience()) == 0
 
     async def apply_effect(self, event: RecordedEvent, connection: Any) -> None:
         """Insert a row that names the event."""
@@ -335,7 +336,7 @@ def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -
         elif thread.is_alive() and loops:
             with suppress(RuntimeError):  # it ended meanwhile
                 loops[0].call_soon_threadsafe(consumer.stop)
-        thread.join(30)
+        thread.join(patience())
     assert not thread.is_alive()
     if raised:
         raise raised[0]

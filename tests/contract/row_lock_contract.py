@@ -11,6 +11,7 @@ import pytest
 from cdc_outbox import TransactionConflictError
 from tests.contract.writer_contract import WriterContract
 from tests.contract.writer_errors_contract import WriterErrorsContract
+from tests.support.patience import patience
 from tests.support.writer_clients import ORDER, Client, Store
 
 
@@ -29,7 +30,7 @@ class RowLockContract(WriterErrorsContract, WriterContract):
             assert not threading.Event().wait(0.3)
             assert not waiting.done()
             client.commit()
-            assert waiting.result(10).sequence == 2
+            assert waiting.result(patience()).sequence == 2
             other.commit()
         assert store.numbers() == [("42", 1), ("42", 2), ("43", 1)]
 

@@ -16,6 +16,7 @@ from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
 from tests.contract.order_contract import OrderContract
 from tests.contract.park_contract import ParkContract
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 
@@ -151,7 +152,7 @@ class ServerStoresContract(SqlStoresContract):
             eventually(lambda: self.is_waiting(second), "the second to wait")
             assert told == []
             first.commit()
-            thread.join(10)
+            thread.join(patience())
         assert told == [{"2"}]
 
     def test_the_second_of_two_locks_waits_and_reads_what_the_first_left(self, opens: Any) -> None:
@@ -166,7 +167,7 @@ class ServerStoresContract(SqlStoresContract):
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.advance(Move(A, 0, 4, parked=2))
             first.commit()
-            locks.join(10)
+            locks.join(patience())
         assert read == [{A: Watermark(4, 2)}]
 
     def test_who_owns_a_partition_is_read_without_waiting(self, opens: Any) -> None:
@@ -188,7 +189,7 @@ class ServerStoresContract(SqlStoresContract):
             issues.start()
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.commit()
-            issues.join(10)
+            issues.join(patience())
             assert [tenure.next_offset for tenure in issued] == [7]
             second.commit()
             assert first.store_offsets(held, {HOME: 8}) == [HOME]

@@ -27,6 +27,7 @@ from tests.contract.consumer_contract import (
 from tests.support.django_site import add_entry, entry
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.sqlalchemy_clients import url_of
@@ -104,7 +105,7 @@ class CancelledConsumers(ConsumerContract):
             consumer = service.consumer({"OrderPlaced": apply}, kafka_settings={})
             assert isinstance(consumer, AsyncConsumer)
             consuming = asyncio.create_task(consumer.run())
-            await asyncio.wait_for(reached.wait(), 30)
+            await asyncio.wait_for(reached.wait(), patience())
             consuming.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await consuming

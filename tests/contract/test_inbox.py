@@ -29,6 +29,7 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
 from tests.contract.inbox_contract import CONSUMER, A, B, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
 from tests.support.mariadb import MariaDbStore
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, one, run_upgrade
 
@@ -136,7 +137,7 @@ class TestPostgresql(ServerStoresContract):
                 first.commit()
             else:
                 first.roll_back()
-            thread.join(10)
+            thread.join(patience())
             if end == "commits":
                 assert isinstance(told[0], IdClaimedError)
             else:
@@ -245,7 +246,7 @@ class TestMariaDb(ServerStoresContract):
             thread.start()
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.roll_back()
-            thread.join(10)
+            thread.join(patience())
         assert told == [{*ids, "new"}]
 
 

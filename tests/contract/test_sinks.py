@@ -24,6 +24,7 @@ from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
 from cdc_outbox.relay.sinks import CallableSink, JsonLinesSink, Sink
 from cdc_outbox.relay.units import Unit
 from cdc_outbox.testing import Stack
+from tests.support.patience import patience
 from tests.support.relay_parts import Reported
 from tests.support.rig import eventually
 
@@ -48,7 +49,7 @@ def send_rest(sink: Sink, unit: Unit[Any], sent: int) -> None:
         poll(sink)
         return sent == len(unit.events) or unit.failure is not None
 
-    eventually(step, "every message is taken", seconds=30)
+    eventually(step, "every message is taken")
 
 
 def poll(sink: Sink) -> None:
@@ -62,7 +63,7 @@ def wait_for_reports(sink: Sink, unit: Unit[Any]) -> None:
         sink.poll(0.05)
         return unit.undelivered == 0
 
-    eventually(done, "every report", seconds=30)
+    eventually(done, "every report")
 
 
 def wait_for_failure(sink: Sink, unit: Unit[Any]) -> None:
@@ -70,7 +71,7 @@ def wait_for_failure(sink: Sink, unit: Unit[Any]) -> None:
         poll(sink)
         return unit.failure is not None
 
-    eventually(failed, "the failure", seconds=30)
+    eventually(failed, "the failure")
 
 
 def make_topic(stack: Stack, **config: str) -> str:
@@ -88,7 +89,7 @@ def set_limit(stack: Stack, topic: str, limit: int) -> None:
     entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
     admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers})  # it must outlive its answers
     [altered] = admin.incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]).values()
-    altered.result(timeout=30)
+    altered.result(timeout=patience())
 
 
 def topics_of(stack: Stack) -> Topics:

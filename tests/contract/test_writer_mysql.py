@@ -29,6 +29,7 @@ from cdc_outbox.errors import (
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client
@@ -303,5 +304,5 @@ def test_the_victim_of_a_deadlock_may_try_again(store: MariaDbStore) -> None:
         sessions = {client.connection.thread_id() for client in others}
         eventually(lambda: store.waiting() == sessions, "both to wait")
         first.rollback()
-        assert sum(future.result(20) for future in waiting) <= 1
+        assert sum(future.result(patience()) for future in waiting) <= 1
     assert store.numbers() == [("42", 1), ("42", 2)]

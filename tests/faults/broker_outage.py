@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 
 from cdc_outbox.errors import StackError
 from cdc_outbox.testing.broker import Broker
+from tests.support.patience import patience
 from tests.support.rig import eventually
-
-_ARRIVAL_SECONDS, _RETURN_SECONDS = 120.0, 120.0
 
 
 @dataclass
@@ -34,7 +33,7 @@ class BrokerOutage:
         with self._changed:
             self._here += 1
             self._begin_if_complete()
-        assert self._is_down.wait(_ARRIVAL_SECONDS), "the others did not come to their points"
+        assert self._is_down.wait(patience(120)), "the others did not come to their points"
 
     def leave(self) -> None:
         """Tell that one does not come."""
@@ -48,7 +47,7 @@ class BrokerOutage:
 
     def wait_until_over(self) -> None:
         """Wait until the broker answers again."""
-        assert self._is_over.wait(self.seconds + 2 * _RETURN_SECONDS), "the broker does not answer"
+        assert self._is_over.wait(patience(self.seconds + 120)), "the broker does not answer"
 
     def _begin_if_complete(self) -> None:
         if self._here < self.parties or not self._here or self._is_down.is_set():
@@ -66,5 +65,5 @@ class BrokerOutage:
                 self.broker.start()
         else:
             self.broker.resume()
-        eventually(self.broker.answers, "the broker", seconds=_RETURN_SECONDS)
+        eventually(self.broker.answers, "the broker", seconds=120)
         self._is_over.set()

@@ -16,12 +16,10 @@ from tests.faults.member import Member, end_all
 from tests.faults.points import Point
 from tests.faults.program import Orders
 from tests.faults.report import Result
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 SETTINGS = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 250, "topic.metadata.refresh.interval.ms": 300}
-RECOVERY_SECONDS = 20.0
-"""By when somebody must have gone on. Two seconds are what a session and a transaction take to end; the rest is for a
-machine that has other things to do."""
 END_SECONDS = 90.0
 """By when every event must have ended. A process that died in the midst has its successor go event by event, each noted
 before it begins: on a machine that has other things to do a second each."""
@@ -98,7 +96,7 @@ class _Play:
             self._come_to_the_point()
             before, begun_at = ledger.last(), time.monotonic()
             self._strike()
-            eventually(lambda: self._goes_on(before), "every aggregate to go on", seconds=RECOVERY_SECONDS)
+            eventually(lambda: self._goes_on(before), "every aggregate to go on")
             seconds = time.monotonic() - begun_at
             self._wake()
             eventually(ledger.is_done, "every event's end", seconds=END_SECONDS)
@@ -155,7 +153,7 @@ class _Play:
         if way is not None:
             self._line.hold(way)
             self._victim.tell(GO)
-            assert self._line.is_held.wait(10), "nobody commits"
+            assert self._line.is_held.wait(patience()), "nobody commits"
         epochs = self._ledger.epochs()
         match self._fault:
             case Fault.KILL:
@@ -174,12 +172,11 @@ class _Play:
             self._successor.run()
         if self._fault is Fault.NAP:
             if self._point in _OFFSETS_STORED:
-                eventually(self._waits, "the successor to wait for the victim's transaction", seconds=RECOVERY_SECONDS)
+                eventually(self._waits, "the successor to wait for the victim's transaction")
             else:
                 eventually(
                     lambda: all(epoch > epochs[partition] for partition, epoch in self._ledger.epochs().items()),
                     "the successor to own everything",
-                    seconds=RECOVERY_SECONDS,
                 )
             self._wake()
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 
 from cdc_outbox.testing import Stack
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.release import NO_CHANGE, Release
 from tests.support.rig import eventually
@@ -31,7 +32,7 @@ class Loss:
 def delete_topic(stack: Stack, topic: str) -> None:
     """Delete a topic, and wait until it is gone."""
     admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers})
-    admin.delete_topics([topic])[topic].result(10)
+    admin.delete_topics([topic])[topic].result(patience())
     eventually(lambda: not stack.broker.ends(topic), "the topic to be gone")
 
 

@@ -18,11 +18,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from tests.faults.cell import RECOVERY_SECONDS, SETTINGS
+from tests.faults.cell import SETTINGS
 from tests.faults.ledger import POISONED, Ground, Ledger
 from tests.faults.member import Member, end_all
 from tests.faults.program import Orders
 from tests.faults.report import Result
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 _MEMBERS, _PARTITIONS = 3, 6
@@ -99,7 +100,7 @@ class _Gathering:
             writing.result()
         begun_at = time.monotonic()
         try:
-            eventually(ledger.is_done, "every event's end", seconds=RECOVERY_SECONDS)
+            eventually(ledger.is_done, "every event's end")
         except AssertionError as error:
             violations += [str(error), *(f"{member.name}: {member.log()}" for member in members)]
         seconds = time.monotonic() - begun_at
@@ -154,4 +155,4 @@ def _shorten_sessions(ground: Ground, group: str) -> None:
     resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": ground.stack.broker.bootstrap_servers})
     [altered] = admin.incremental_alter_configs([resource]).values()
-    altered.result(timeout=10)
+    altered.result(timeout=patience())

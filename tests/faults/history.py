@@ -21,11 +21,11 @@ from tests.faults.killed import Program
 from tests.faults.written import Ledger, Restore
 from tests.support.commands import run_command
 from tests.support.own_server import OwnServer
+from tests.support.patience import patience
 from tests.support.rig import eventually, one
 from tests.support.service import Service
 
 AGGREGATES = ("a", "b", "c")
-_SECONDS = 20
 """For how long a step may wait for what it needs."""
 _COMMANDS = (
     ("deploy-connector", "--stable-for=0s"),
@@ -210,7 +210,7 @@ class History:
                     return False
                 return True
 
-        eventually(is_gone, "the slot to be gone", seconds=_SECONDS)
+        eventually(is_gone, "the slot to be gone")
         self.ledger.broken_at.append(datetime.now(UTC))
 
     def recreate_slot(self) -> None:
@@ -313,7 +313,7 @@ class History:
         own.call(own.program("pg_basebackup"), f"--dbname={own.server.dsn()}", f"--pgdata={data}", "--checkpoint=fast",
                  "--write-recovery-conf")  # fmt: skip
         with own.beside(name, data) as standby:
-            eventually(lambda: own.caught_up(standby), "the standby to catch up", seconds=_SECONDS)
+            eventually(lambda: own.caught_up(standby), "the standby to catch up")
             own.disconnect(standby)
             heartbeats = self._known_heartbeats()
             self._write_to_the_old_server()
@@ -358,7 +358,7 @@ class History:
             for number, _ in enumerate(process.stderr, 1):
                 if number == lines:
                     process.send_signal(how)
-            code = process.wait(120)
+            code = process.wait(patience(120))
         self.log.append(f"  {command} {' '.join(options)}: {how.name} at line {lines}, ended with {code}")
 
     def clear(self) -> None:

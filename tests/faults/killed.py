@@ -7,6 +7,7 @@ from random import Random
 from subprocess import CompletedProcess
 
 from tests.support.own_server import OwnServer
+from tests.support.patience import patience
 from tests.support.service import Service
 
 _STARTED_SECONDS = 0.5
@@ -57,5 +58,5 @@ class Program:
     def run(self, command: str, *arguments: str) -> CompletedProcess[str]:
         """Run a command to its end."""
         with self.begin(command, *arguments) as process:
-            _, said = process.communicate(timeout=120)
+            _, said = process.communicate(timeout=patience(120))
         return CompletedProcess(command, process.returncode, "", said)

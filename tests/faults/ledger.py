@@ -17,6 +17,7 @@ from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.event import new_event_id
 from cdc_outbox.testing import Stack
 from tests.faults.program import contract_of
+from tests.support.patience import patience
 from tests.support.rig import Connection, run_upgrade
 
 POISONED = "z"
@@ -104,7 +105,7 @@ class Ledger:
             )
 
     def flush(self) -> None:
-        assert self._producer.flush(20) == 0
+        assert self._producer.flush(patience()) == 0
 
     def _delivered(self, error: KafkaError | None, record: "Record[bytes, bytes]") -> None:
         assert error is None, error
@@ -156,7 +157,7 @@ class Ledger:
 
     def committed(self) -> dict[int, int]:
         places = [TopicPartition(self.name, partition) for partition in self.ends]
-        return {place.partition: place.offset for place in self._group.committed(places, timeout=10)}
+        return {place.partition: place.offset for place in self._group.committed(places, timeout=patience())}
 
     def violations(self) -> list[str]:
         """Return what is wrong with the effects, and with what the consumer remembers."""

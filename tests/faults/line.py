@@ -7,6 +7,8 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, Self
 
+from tests.support.patience import patience
+
 
 class Line:
     """A port that leads to another one.
@@ -53,7 +55,7 @@ class Line:
         self._call(self._cut())
 
     def _call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(patience())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         above_reader, above = await asyncio.open_connection("127.0.0.1", self._target)

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.faults.commander import AT, GO, READY, RUN, STOP
+from tests.support.patience import patience
 
 _ROOT = Path(__file__).parents[2]
-_START_SECONDS, _END_SECONDS = 60.0, 60.0
-"""A process begins with its imports, and ends when it has delivered; on a busy machine both take long."""
 
 
 class MemberOrders(Protocol):
@@ -66,9 +65,7 @@ class Member:
 
     def wait_for(self, word: str) -> None:
         with self._changed:
-            said = self._changed.wait_for(
-                lambda: word in self._said or self._process.poll() is not None, _START_SECONDS
-            )
+            said = self._changed.wait_for(lambda: word in self._said or self._process.poll() is not None, patience())
         assert said, f"{self.name} did not come so far as to be {word}"
         code = self._process.returncode
         assert word in self._said, f"{self.name} ended with {code} before it was {word}: {self.log()}"
@@ -98,7 +95,7 @@ class Member:
         if not self._is_running:
             return []
         try:
-            code = self._process.wait(_END_SECONDS)
+            code = self._process.wait(patience())
         except subprocess.TimeoutExpired:
             return [f"{self.name} did not stop: {self.log()}"]
         return [] if code in {0, -signal.SIGKILL} else [f"{self.name} ended with {code}: {self.log()}"]

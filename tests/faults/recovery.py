@@ -123,7 +123,7 @@ def _prove(history: History) -> Iterator[str]:
         return len(found) == len(new)
 
     try:
-        eventually(had_effects, "the effects of what is written afterwards", seconds=20)
+        eventually(had_effects, "the effects of what is written afterwards")
     except AssertionError as error:
         yield str(error)
 

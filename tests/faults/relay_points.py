@@ -14,8 +14,7 @@ from cdc_outbox.relay.relay_stats import RelayStats
 from cdc_outbox.relay.units import Unit
 from cdc_outbox.relay.wal_source import WalSource
 from tests.faults.wrapping import call_after, call_before
-
-_REPORT_SECONDS = 5.0
+from tests.support.patience import patience
 
 
 class RelayPoint(StrEnum):
@@ -44,7 +43,7 @@ def _is_delivered_part(taken: int, sink: KafkaSink, unit: Unit[Any], *_: object)
     """Tell whether a sink took a part of a transaction, and deliver it before something happens."""
     if not taken or unit.position is not None:
         return False
-    sink._producer.flush(_REPORT_SECONDS)
+    sink._producer.flush(patience())
     return True
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from cdc_outbox.consumer import AsyncConsumer, RecordedEvent
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.service import QUICK, Service, effects_of
 from tests.support.timings import QUICK_LIMITS
@@ -85,7 +86,7 @@ def running(consumer: AsyncConsumer, database: Database) -> Iterator[None]:
         yield
     finally:
         loop.call_soon_threadsafe(consumer.stop)
-        thread.join(30)
+        thread.join(patience())
         loop.close()
         if raised:  # and not what the test waited for in vain
             raise raised[0]

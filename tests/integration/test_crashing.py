@@ -6,6 +6,7 @@ from dataclasses import replace
 from cdc_outbox.consumer.fencing import _SUSPECT_ASSIGNMENTS
 from cdc_outbox.consumer.loop import _MAX_STARTS
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.service import Service, apply_effect, effects_of
 from tests.support.service_process import running_process
@@ -33,7 +34,7 @@ def test_an_event_that_kills_its_process_is_dead_after_a_few_starts_and_others_a
                 fed_service.wait_for_effects(*effects_of(5), *effects_of(5, "other"))
                 fed_service.wait_for_parked((6, "dead", "crashed"), (7, "waiting", "gap"))
                 process.send_signal(signal.SIGTERM)
-                assert process.wait(20) == 0
+                assert process.wait(patience()) == 0
     assert killed <= _SUSPECT_ASSIGNMENTS + _MAX_STARTS
     assert killed >= _MAX_STARTS
     [(error,)] = fed_service.rows("select error from inbox_parked where reason = 'crashed'")

@@ -22,6 +22,7 @@ from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.postgresql import objects
 from tests.support.pymysql_connections import connect_pymysql
@@ -69,7 +70,7 @@ class Project:
             env={"DATABASES": json.dumps(self.databases), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=patience(120),
             check=False,
         )
         assert bool(done.returncode) == fails, done.stdout + done.stderr

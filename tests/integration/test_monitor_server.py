@@ -22,10 +22,10 @@ from cdc_outbox.consumer import Telemetry
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring import HealthLimits, MonitorServer, Progress
 from cdc_outbox.monitoring.prometheus import PrometheusMetrics
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text()
-TIMEOUT = 10
 
 
 class Told:
@@ -70,7 +70,7 @@ def fresh(consumer: Told) -> None:
 
 
 def ask(server: MonitorServer, path: str, method: str = "GET", **headers: str) -> requests.Response:
-    return requests.request(method, f"http://127.0.0.1:{server.port}{path}", headers=headers, timeout=TIMEOUT)
+    return requests.request(method, f"http://127.0.0.1:{server.port}{path}", headers=headers, timeout=patience())
 
 
 def listening() -> int:
@@ -126,7 +126,7 @@ def test_a_consumer_that_cannot_tell_is_not_well(server: MonitorServer, consumer
 
 
 def test_a_client_that_says_nothing_keeps_nobody_waiting(server: MonitorServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patience()):
         assert ask(server, "/health").status_code == 200
 
 
@@ -144,7 +144,7 @@ def test_clients_that_say_a_byte_now_and_then_are_few_and_soon_ended(
                     client.send(b"G")
             assert threading.active_count() <= before + 1 + 8
             try:
-                return requests.get(f"http://127.0.0.1:{server.port}/health", timeout=TIMEOUT).ok
+                return requests.get(f"http://127.0.0.1:{server.port}/health", timeout=patience()).ok
             except requests.ConnectionError:  # there are too many
                 return False
 
@@ -152,7 +152,7 @@ def test_clients_that_say_a_byte_now_and_then_are_few_and_soon_ended(
 
 
 def test_a_request_without_an_end_is_refused(server: MonitorServer) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patience()) as client:
         client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 2000)
         assert b" 431 " in client.recv(100)
 
@@ -161,7 +161,7 @@ def test_a_client_that_hangs_up_leaves_no_traceback(
     server: MonitorServer, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG, "cdc_outbox.monitoring.server")
-    with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as client:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=patience()) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
         client.sendall(b"GET /health HTTP/1.1\r\n" + b"X: y\r\n" * 50)
     eventually(lambda: "connection failed" in caplog.text, "the connection's end")
@@ -199,7 +199,7 @@ def test_it_listens_where_it_is_told_to(consumer: Told) -> None:
         pytest.skip("this machine has no IPv6 address of its own")
     with server:
         url = f"http://[::1]:{server.port}/health"
-        assert requests.get(url, timeout=TIMEOUT).status_code == 200
+        assert requests.get(url, timeout=patience()).status_code == 200
 
 
 def test_the_code_that_the_page_shows_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from cdc_outbox.operations.parked_rules import ParkFilter
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.events import SOURCE, make_event
+from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.service import ServiceTables
 
@@ -335,7 +336,7 @@ def test_who_decides_waits_for_the_consumer_that_is_at_work_on_the_aggregate(
         # As a consumer leaves it that applied the event meanwhile.
         consumer.execute("delete from inbox_parked where parked_id = %s", (parked_id,))
         consumer.execute("update inbox_watermarks set last = 1, parked = 1")
-    operator.join(30)
+    operator.join(patience())
     assert done == [None]
     assert (service.watermark(), service.parked_behind(), service.holes()) == (1, 1, [])
 

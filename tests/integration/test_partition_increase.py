@@ -19,6 +19,7 @@ from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import Service, apply_effect, by_aggregate
 
@@ -34,10 +35,10 @@ class Gate:
 
     def __call__(self) -> None:
         self._reached.set()
-        assert self._opened.wait(20)
+        assert self._opened.wait(patience())
 
     def wait_until_reached(self) -> None:
-        assert self._reached.wait(20)
+        assert self._reached.wait(patience())
 
     def open(self) -> None:
         self._opened.set()

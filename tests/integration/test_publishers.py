@@ -15,6 +15,7 @@ from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import NotThePublisherError
 from cdc_outbox.relay.wal_source import WalSource
 from tests.support.commands import connect_of, run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
@@ -65,7 +66,7 @@ def standing_by(pipeline: Pipeline) -> Iterator[list[CdcOutboxError]]:
         ended.set()
         for relay in relays:
             relay.stop()
-        thread.join(60)
+        thread.join(patience())
         assert not thread.is_alive()
 
 

@@ -19,6 +19,7 @@ from cdc_outbox.operations.purge import PartPurge, Purge
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import BrokerlessService
 from tests.support.events import id_made_at, make_event
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
@@ -273,7 +274,7 @@ def test_a_partition_is_not_dropped_under_a_handler_and_nothing_is_noted_then(
                 eventually(
                     lambda: watcher.execute(waiting, (name,)).fetchall() == [(1,)], "the consumer to wait for the drop"
                 )
-        consumer.join(30)
+        consumer.join(patience())
     assert outcomes == [PARKED]
     assert [reason for _, _, reason in service.parked()] == ["expired"]
 

@@ -17,6 +17,7 @@ from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.pipeline import FedPipeline, Pipeline
 from tests.support.rig import eventually
 from tests.support.service import QUICK, Service, effects_of
@@ -130,7 +131,7 @@ def test_a_consumer_on_asyncio_goes_back_too(fed_service: Service) -> None:
         if event.aggregate_id == "4":
             consumer.stop()
 
-    asyncio.run(asyncio.wait_for(consumer.run(), 60))
+    asyncio.run(asyncio.wait_for(consumer.run(), patience()))
     assert_each_effect_once(service)
 
 
@@ -194,7 +195,7 @@ def test_a_running_consumer_applies_nothing_of_a_topic_that_was_created_anew(
         # The Kafka client goes on behind the old topic's end.
         service.send(*(make_event(1, str(number)) for number in range(3, 11)))
         with pytest.raises(TopicReplacedError, match=f"{service.pipeline.topic} is not the topic"):
-            run.result(60)
+            run.result(patience())
     assert len(service.effects()) == 3
 
 

@@ -28,6 +28,7 @@ from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.contract.consumer_contract import ConsumerContract, MariaDbLedger, PostgresLedger, Service, SqliteLedger
 from tests.support.commands import run_here
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.places import Place
 from tests.support.planted_versions import planted
@@ -274,7 +275,7 @@ def test_two_upgrades_at_once_do_it_once(tables: Tables, tmp_path: Path) -> None
         " ('User lock', 'Waiting for table metadata lock')",
         Dialect.SQLITE: "select 2",  # who waits for a file is not told
     }[tables.dialect]
-    opened = threading.Barrier(3, timeout=60)
+    opened = threading.Barrier(3, timeout=patience())
     with (
         planted(tmp_path / "sql", tables.dialect, second_version(tables.dialect)),
         ThreadPoolExecutor(2) as pool,

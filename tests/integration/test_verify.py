@@ -28,6 +28,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
@@ -172,7 +173,7 @@ def test_what_a_producer_aborted_is_in_no_topic_and_keeps_nobody_waiting(service
     producer.init_transactions(10)
     producer.begin_transaction()
     producer.produce(message.topic, message.value, message.key, headers=list(message.headers))
-    producer.flush(10)
+    producer.flush(patience())
     producer.abort_transaction(10)
     found = verified(service, inbox=False)
     assert kinds(found) == {DifferenceKind.MISSING: 1}
@@ -246,7 +247,7 @@ def busy(pipeline: Pipeline, aggregates: int = 5) -> Iterator[None]:
     finally:
         over.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(patience())
 
 
 def test_nothing_is_accused_that_goes_on(service: Service) -> None:

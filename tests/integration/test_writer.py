@@ -32,6 +32,7 @@ from cdc_outbox import (
 from cdc_outbox.errors import DatabaseAccessError
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
+from tests.support.patience import patience
 from tests.support.rig import Connection, one, run_upgrade, sent_statements
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
@@ -242,7 +243,7 @@ def test_one_outbox_serves_many_threads(connection: Connection, dsn: str) -> Non
 
     def write(aggregate_id: str) -> None:
         with psycopg.connect(dsn) as own:
-            start.wait(10)
+            start.wait(patience())
             for _ in range(20):
                 outbox.add(own, replace(ORDER, aggregate_id=aggregate_id))
                 own.commit()

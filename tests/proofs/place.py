@@ -1,7 +1,6 @@
 """Where a proof is run: a schema, a slot and a publication of its own, and what can be seen there."""
 
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,19 +15,16 @@ from cdc_outbox.connect.wait import PASSING
 from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing import Stack
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
-from tests.support.rig import CONNECTOR_PASSWORD, one
+from tests.support.rig import CONNECTOR_PASSWORD, eventually, one
 
 _PAUSE_SECONDS = 0.25
-_PATIENCE_SECONDS = 90.0
 
 
 def wait(holds: Callable[[], object], what: Callable[[], object]) -> None:
     """Wait until a condition holds, and fail with what is the case instead if it does not."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not _holds_now(holds):
-        assert time.monotonic() < deadline, f"waited {_PATIENCE_SECONDS:.0f} s in vain, and saw {what()}"
-        threading.Event().wait(_PAUSE_SECONDS)
+    eventually(lambda: _holds_now(holds), lambda: f"the hazard, and saw {what()}", seconds=90)
 
 
 def _holds_now(holds: Callable[[], object]) -> bool:
@@ -80,11 +76,11 @@ class Topics(AbstractContextManager["Topics"]):
         """Return one of a topic's settings."""
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         [described] = self._admin.describe_configs([resource]).values()
-        return str(described.result(timeout=10)[name].value)
+        return str(described.result(timeout=patience())[name].value)
 
     def _read(self) -> None:
         while not self._ended.is_set():
-            for topic, described in self._consumer.list_topics(timeout=10).topics.items():
+            for topic, described in self._consumer.list_topics(timeout=patience()).topics.items():
                 if topic not in self.partitions and described.partitions and self._wanted(topic):
                     # A new one each time: other threads look through the old one.
                     self.partitions = {**self.partitions, topic: len(described.partitions)}

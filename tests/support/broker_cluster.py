@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.testing.broker import Broker
 from cdc_outbox.testing.process import ServerCommand, run_to_end
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 _LOG = logging.getLogger(f"{__name__}.librdkafka")
@@ -84,7 +85,7 @@ class BrokerCluster:
                 )
             ]
         ).values()
-        created.result(timeout=60)
+        created.result(timeout=patience())
         eventually(lambda: self.is_complete(name), "the replicas to be in sync", seconds=120)
 
     def is_complete(self, topic: str) -> bool:
@@ -94,7 +95,7 @@ class BrokerCluster:
     def look(self, *topics: str) -> list[PartitionState]:
         """Return the state of each topic's partition, as the controller knows it."""
         # A client that was kept may have connected to a broker that is paused now, and would ask that one.
-        found = self._connect().list_topics(timeout=60).topics
+        found = self._connect().list_topics(timeout=patience()).topics
         states = [found[topic].partitions[0] for topic in topics if topic in found]
         return [PartitionState(state.leader, sorted(state.isrs)) for state in states]
 

@@ -18,6 +18,8 @@ from zipfile import ZipFile
 from packaging.metadata import parse_email
 from packaging.requirements import Requirement
 
+from tests.support.patience import patience
+
 ROOT = Path(__file__).parents[2]
 PROBE = Path(__file__).with_name("extras_probe.py")
 
@@ -94,7 +96,7 @@ class CleanEnvironments:
             cwd=self._work,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=patience(300),
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -20,6 +20,7 @@ import pytest
 from cdc_outbox.cli import main
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.testing import Stack
+from tests.support.patience import patience
 from tests.support.timings import QUICK_TIMINGS
 
 PROGRAM = f"{sys.prefix}/bin/cdc-outbox"
@@ -67,7 +68,9 @@ def run_program(
     """Run the installed command as a process, with nothing in its environment but what is given."""
     command = [PROGRAM, *map(str, arguments)]
     whole = {**_EMPTY, **(env or {})}
-    return subprocess.run(command, env=whole, input=text, capture_output=True, text=True, timeout=seconds, check=False)
+    return subprocess.run(
+        command, env=whole, input=text, capture_output=True, text=True, timeout=patience(seconds), check=False
+    )
 
 
 def findings(spec: Path, dsn: str, *options: str, env: Mapping[str, str] | None = None) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import requests
 
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
+from tests.support.patience import patience
 from tests.support.timings import QUICK_TIMINGS
 
 Answer = tuple[int, object]
@@ -116,7 +117,7 @@ def each(*answers: Answer | object) -> Callable[[Asked], Answer | object]:
 def forward(url: str, asked: Asked) -> Answer:
     """Ask the real Connect, and answer as it does."""
     login = {name: value for name, value in asked.headers.items() if name == "Authorization"}
-    answer = requests.request(asked.method, url + asked.path, json=asked.body, headers=login, timeout=30)
+    answer = requests.request(asked.method, url + asked.path, json=asked.body, headers=login, timeout=patience())
     return answer.status_code, answer.text
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
+from tests.support.patience import patience
 from tests.support.rig import import_block
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +48,7 @@ def run_script(script: str, folder: Path, environment: Mapping[str, str]) -> str
         env=env,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=patience(120),
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -24,6 +24,7 @@ from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.outbox_schema import outbox_component, outbox_statements
 from tests.support import raw_producer
+from tests.support.patience import patience
 from tests.support.rig import (
     CONNECTOR_PASSWORD,
     Connection,
@@ -215,7 +216,7 @@ topics:
                 timestamp=message.timestamp_ms or 0,
                 partition=-1 if message.partition is None else message.partition,
             )
-        assert producer.flush(10) == 0
+        assert producer.flush(patience()) == 0
         return messages
 
     def send_raw(self, message: Message, *headers: tuple[bytes, bytes]) -> None:

@@ -8,8 +8,9 @@ from typing import Self
 
 import confluent_kafka
 
+from tests.support.patience import patience
+
 _PRODUCER = 0
-_SECONDS = 60
 # The tags of rd_kafka_producev: https://github.com/confluentinc/librdkafka/blob/master/src/rdkafka.h
 _END, _TOPIC, _PARTITION, _VALUE, _KEY, _FLAGS, _HEADERS = 0, 1, 3, 4, 5, 7, 10
 _COPY = 2
@@ -59,7 +60,7 @@ class RawProducer:
 
     def flush(self) -> None:
         """Wait until the brokers have every record."""
-        assert _library().rd_kafka_flush(self._producer, _SECONDS * 1000) == 0
+        assert _library().rd_kafka_flush(self._producer, int(patience() * 1000)) == 0
 
 
 def produce(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cdc_outbox.databases.facts import RELAY
 from tests.support.commands import PROGRAM
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 
@@ -31,7 +32,7 @@ def relay(pipeline: Pipeline, spec: Path, *options: str, log: Path | None = None
             yield process
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(patience())
             assert process.stdout is not None
             process.stdout.close()
 

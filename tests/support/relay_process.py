@@ -24,6 +24,7 @@ from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.wal_relay import OutboxRoutes
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import Spec, parse_spec
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import declare, publishers_of
 from tests.support.rig import eventually
@@ -121,7 +122,7 @@ def relay_process(pipeline: Pipeline, text: str) -> Iterator["subprocess.Popen[b
             yield process
         finally:
             process.terminate()
-            process.wait(60)
+            process.wait(patience())
 
 
 def main() -> None:

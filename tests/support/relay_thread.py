@@ -5,6 +5,7 @@ from typing import Self
 
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.relay import Relay
+from tests.support.patience import patience
 
 
 class RelayThread:
@@ -27,5 +28,5 @@ class RelayThread:
 
     def __exit__(self, *_: object) -> None:
         self.relay.stop()
-        self._thread.join(60)
+        self._thread.join(patience())
         assert not self._thread.is_alive()

@@ -15,6 +15,7 @@ import pytest
 
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.migrations import Component, upgrade
+from tests.support.patience import SECONDS, patience
 
 CONNECTOR_PASSWORD = 'connector\'s "pass"wört'
 """What the connector's role logs in with on the tests' stack; a password may hold anything."""
@@ -23,12 +24,22 @@ Connection = psycopg.Connection[Any]
 
 
 def eventually(
-    holds: Callable[[], object], what: str, *, seconds: float = 60, longest_pause_seconds: float = 0.2
+    holds: Callable[[], object],
+    what: str | Callable[[], object],
+    *,
+    seconds: float = SECONDS,
+    longest_pause_seconds: float = 0.2,
 ) -> None:
-    """Wait until a condition holds, and fail if it does not."""
-    deadline, pause = time.monotonic() + seconds, min(0.04, longest_pause_seconds)
+    """Wait until a condition holds, and fail if it does not.
+
+    Args:
+        what: What is waited for, in words, or what makes these words when it is missed.
+        seconds: What it takes at most on an idle machine, see :func:`patience`; the load decides while it is waited.
+    """
+    began_at, bound, pause = time.monotonic(), 0.0, min(0.04, longest_pause_seconds)
     while not holds():
-        assert time.monotonic() < deadline, f"waited {seconds} s in vain for {what}"
+        waited, bound = time.monotonic() - began_at, max(bound, patience(seconds))
+        assert waited < bound, f"waited {waited:.0f} s in vain for {what() if callable(what) else what}"
         threading.Event().wait(pause)
         pause = min(pause * 1.5, longest_pause_seconds)  # most conditions ask a server, which has other things to do
 

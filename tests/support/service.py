@@ -16,6 +16,7 @@ from psycopg.sql import SQL, Identifier
 from cdc_outbox.consumer import Consumer, EffectsDatabase, InboxTable, RecordedEvent, Retry, Telemetry
 from cdc_outbox.message import Message
 from cdc_outbox.testing import MemoryMetrics
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline, create_service_tables
 from tests.support.rig import Connection, eventually
 from tests.support.timings import QUICK_LIMITS
@@ -196,7 +197,7 @@ class Service(ServiceTables):
             yield consumer
         finally:
             consumer.stop()
-            thread.join(30)
+            thread.join(patience())
             if raised:  # also where the block fails, which is why as a rule
                 raise raised[0]
         assert not thread.is_alive()
@@ -227,7 +228,7 @@ class Service(ServiceTables):
         finally:
             over.set()
             current[0].stop()
-            thread.join(30)
+            thread.join(patience())
         assert not thread.is_alive()
         assert self.metrics.refused == []
 
@@ -262,7 +263,7 @@ class Service(ServiceTables):
         """Return the group's offset in each partition of the topic of orders that it has committed one for."""
         with self._group_member() as member:
             partitions = [TopicPartition(self.pipeline.topic, number) for number in range(3)]
-            committed = member.committed(partitions, timeout=10)
+            committed = member.committed(partitions, timeout=patience())
         return {partition.partition: partition.offset for partition in committed if partition.offset > 0}
 
     def skip_to_the_end(self) -> None:

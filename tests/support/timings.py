@@ -8,7 +8,7 @@ from cdc_outbox.consumer import Limits
 
 QUICK_TIMINGS = Timings(
     # A new slot waits for every transaction of the server that was open before it, also other tests'.
-    timeout_seconds=120.0,
+    timeout_seconds=300.0,
     poll_seconds=0.2,
     failed_seconds=1.5,
     stale_seconds=1.0,

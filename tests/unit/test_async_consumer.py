@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from cdc_outbox.consumer.waits import Yielding
+from tests.support.patience import patience
 
 
 async def cancelled(*, cancels: int) -> list[str]:
@@ -15,7 +16,7 @@ async def cancelled(*, cancels: int) -> list[str]:
 
     def block() -> None:
         begun.set()
-        may_end.wait(10)
+        may_end.wait(patience())
         said.append("the call ended")
 
     async def call() -> None:

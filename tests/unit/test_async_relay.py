@@ -11,10 +11,9 @@ from cdc_outbox.relay import make_relay as make_public_relay
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import Spec, load_spec
+from tests.support.patience import patience
 from tests.support.relay_parts import MemoryServer, MemoryTopic, NamedRoutes
 from tests.support.specs import ORDERS
-
-SECONDS = 30
 
 
 def relay_of(server: MemoryServer, topic: MemoryTopic) -> AsyncRelay:
@@ -29,7 +28,7 @@ def server() -> MemoryServer:
 
 
 async def confirmed(server: MemoryServer) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(patience()):
         while server.confirmed < 100:
             await asyncio.sleep(0.01)
 
@@ -65,7 +64,7 @@ def test_a_relay_that_fails_ends_the_block_with_its_error(server: MemoryServer) 
 
     async def run() -> None:
         async with relay_of(server, topic):
-            await asyncio.sleep(SECONDS)
+            await asyncio.sleep(patience())
 
     with pytest.raises(MessageRefusedError):
         asyncio.run(run())

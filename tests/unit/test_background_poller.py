@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from cdc_outbox.consumer.group import BackgroundPoller
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 Places = set[tuple[str, int]]
@@ -129,19 +130,19 @@ def test_what_the_other_thread_polls_last_is_dropped_too() -> None:
     class Slow(SpyClient):
         def poll(self, _seconds: float) -> Record:
             polls.set()
-            may_return.wait(10)
+            may_return.wait(patience())
             return Record(place, 7)
 
     client: Any = Slow()
     dropped: list[list[int]] = []
     with kept(client) as poller:
         with poller.busy():
-            assert polls.wait(10)
+            assert polls.wait(patience())
         dropping = threading.Thread(target=lambda: dropped.append(poller.drop(place)))
         dropping.start()
         dropping.join(0.1)  # which would be enough for one that waits for nobody
         may_return.set()
-        dropping.join(10)
+        dropping.join(patience())
     assert dropped == [[7]]
 
 

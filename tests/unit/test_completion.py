@@ -14,9 +14,9 @@ from cdc_outbox.cli import cli
 from cdc_outbox.cli.completion import PROGRAM, VARIABLE
 from cdc_outbox.debezium.explanations import explanations
 from cdc_outbox.testing.process import ProcessRecord
+from tests.support.patience import patience
 
 CLEAN = {"PATH": f"{sys.prefix}/bin:/usr/bin:/bin", "HOME": "/nonexistent"}
-SECONDS = 60
 ZSHRC = r"""
 autoload -Uz compinit && compinit -D
 eval "$(cdc-outbox completion zsh)"
@@ -29,7 +29,7 @@ PS1='ready> '
 
 def run(*command: str, **variables: str) -> str:
     env = CLEAN | variables
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=SECONDS, check=True)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(), check=True)
     assert done.stderr == ""
     return done.stdout
 
@@ -66,7 +66,7 @@ def zsh(line: str, folder: Path, **variables: str) -> str:
             seen = _read_until("ready> ", ours)
             os.write(ours, f"{line}\t\x18".encode())
             seen = _read_until(">>", ours)
-            shell.wait(SECONDS)
+            shell.wait(patience())
         finally:
             shell.kill()
             os.close(ours)
@@ -80,7 +80,7 @@ def _ended(line: str, last: str) -> str:
 def _read_until(word: str, terminal: int) -> str:
     seen = b""
     while word.encode() not in seen:
-        assert select([terminal], [], [], SECONDS)[0], seen
+        assert select([terminal], [], [], patience())[0], seen
         try:
             octets = os.read(terminal, 4096)
         except OSError:  # the shell has gone

@@ -14,6 +14,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.testing import folder as folder_module
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
+from tests.support.patience import patience
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_ports_that_are_reserved_at_the_same_time_are_all_written_down(
 
     before(monkeypatch, folder_module, "_can_listen", reserve_another_one)
     reserved.append(folder.reserve_port())
-    other.join(30)
+    other.join(patience())
     assert sorted(json.loads((folder.path / "ports.json").read_text())) == sorted(reserved)
     folder.release()
 

@@ -10,6 +10,7 @@ import pytest
 
 from cdc_outbox.cli.running import JsonLines, TextLines, is_news
 from cdc_outbox.kafka import clients as kafka_clients
+from tests.support.patience import patience
 
 
 def record(**fields: object) -> logging.LogRecord:
@@ -68,7 +69,7 @@ def test_what_librdkafka_says_of_connections_is_left_out_and_why_a_login_is_refu
     client = kafka_clients.make_consumer({"bootstrap.servers": "127.0.0.1:1", "group.id": "logs"}, log)
     with closing(client):
         client.subscribe(["orders"])
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + patience()
         while not any("Connection refused" in record.getMessage() for record in heard):
             assert time.monotonic() < deadline, heard
             client.poll(0.05)

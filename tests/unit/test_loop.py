@@ -25,6 +25,7 @@ from cdc_outbox.errors import (
 from fuzz.consumer_group import Group
 from fuzz.consumer_world import ModelPoller
 from tests.support.loop_rig import OUTAGE_SECONDS, PLACE, ClockWaits, OnePartitionEach, Second, append, consume, rig
+from tests.support.patience import patience
 
 EVENTS = 20_000
 
@@ -125,7 +126,7 @@ class Away(Second):
 
     def waits(self, step: str) -> None:
         if step == self.step:
-            self.step, polls, until = None, len(self.polls), time.monotonic() + 10
+            self.step, polls, until = None, len(self.polls), time.monotonic() + patience()
             while len(self.polls) == polls and time.monotonic() < until:
                 time.sleep(0.01)
             self.is_polled = len(self.polls) > polls
@@ -236,7 +237,7 @@ def test_the_consumer_is_polled_for_whatever_it_waits_for(step: str, monkeypatch
 
     monkeypatch.setattr(client, "poll", poll)
     away.polls = polls
-    until = time.monotonic() + 30
+    until = time.monotonic() + patience()
     try:
         finish(running.run(lambda: away.step is None or time.monotonic() > until))
     finally:

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from cdc_outbox.consumer.offsets import Offsets, is_still_owned, leave, rewind
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.message import Message
+from tests.support.patience import patience
 
 Committed = list[tuple[str, int, int]]
 FINISH_SECONDS = 0.3
@@ -149,7 +150,7 @@ def test_leaving_does_not_wait_for_brokers_that_are_gone(caplog: pytest.LogCaptu
 
     class Hanging:
         def close(self) -> None:
-            answered.wait(30)
+            answered.wait(patience())
 
     leave(cast("Consumer", Hanging()), within_seconds=0.3)
     assert "the group does not know" in caplog.text

@@ -16,6 +16,7 @@ from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import parse_spec
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
+from tests.support.patience import patience
 from tests.support.specs import MINIMAL
 from tests.support.timings import SILENT_TIMINGS
 
@@ -152,7 +153,7 @@ def test_a_worker_that_waits_for_silent_brokers_is_not_waited_for(command: list[
 
     def answer(asked: Asked) -> Answer:
         if asked.path != "/connectors":
-            over.wait(20)
+            over.wait(patience())
         return 200, ["orders"]
 
     with answering(answer) as (url, _):
@@ -172,7 +173,7 @@ def test_a_worker_that_validates_against_a_silent_database_is_not_waited_for(
 
     def answer(asked: Asked) -> Answer:
         if asked.path.endswith("/validate"):
-            over.wait(20)
+            over.wait(patience())
         if asked.path.endswith("/status"):
             return 200, {"connector": {"state": "RUNNING"}, "tasks": [{"id": 0, "state": "RUNNING"}]}
         if asked.path == "/connectors?expand=info":

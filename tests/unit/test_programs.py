@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import patience
+
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import contextlib, sys, time
@@ -34,7 +36,7 @@ def test_a_program_that_is_ended_stops_what_it_started(number: signal.Signals, t
         assert program.stdout.readline() == "started __main__ ['--records', '1']\n"
         program.send_signal(number)
         assert program.stdout.read() == "stopped\n"
-        assert program.wait(30) == -signal.SIGINT
+        assert program.wait(patience()) == -signal.SIGINT
 
 
 @pytest.mark.parametrize("script", ["bench", "faults", "fuzz"])

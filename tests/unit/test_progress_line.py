@@ -10,6 +10,7 @@ import pytest
 
 from cdc_outbox.cli.progress import ProgressLine, progress_line
 from cdc_outbox.telemetry import Progress
+from tests.support.patience import patience
 
 START = Progress(consumer="shipping", started_at=0.0, events=0, lag_events=500_000)
 
@@ -180,6 +181,6 @@ def test_it_follows_a_consumer_until_the_end() -> None:
 
     screen = Screen(is_terminal=True)
     with ProgressLine(screen).following(Busy()):
-        assert screen.written.wait(timeout=10)
+        assert screen.written.wait(timeout=patience())
     assert screen.getvalue().endswith("500,000 to go\r\x1b[K")
     assert "cdc-outbox progress" not in [thread.name for thread in threading.enumerate()]

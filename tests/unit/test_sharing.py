@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cdc_outbox.testing.sharing import shared
+from tests.support.patience import patience
 from tests.support.rig import eventually
 
 
@@ -35,18 +36,18 @@ def test_the_second_gets_a_copy_and_the_first_ends_it_once_the_second_has_left(t
     def second() -> list[int]:
         with shared(tmp_path, "it", maker) as value:
             entered.set()
-            leave.wait(30)
+            leave.wait(patience())
             assert maker.ended == []
             return value
 
     with ThreadPoolExecutor(1) as pool:
         with shared(tmp_path, "it", maker) as first:
             copy = pool.submit(second)
-            assert entered.wait(30)
+            assert entered.wait(patience())
             threading.Timer(0.1, leave.set).start()
         assert maker.ended == [1]
         assert leave.is_set()
-        assert (copy.result(30), maker.made) == (first, 1)
+        assert (copy.result(patience()), maker.made) == (first, 1)
         assert copy.result() is not first
 
 

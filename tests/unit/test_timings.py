@@ -11,6 +11,7 @@ from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError
 from tests.support.commands import run_command
 from tests.support.connect_server import NOBODY, Answer, Asked, answering
+from tests.support.patience import patience
 from tests.support.specs import MINIMAL
 from tests.support.timings import QUICK_TIMINGS
 
@@ -19,7 +20,7 @@ from tests.support.timings import QUICK_TIMINGS
 def silent_worker() -> Iterator[str]:
     """The URL of a worker that takes requests and answers none."""
     over = threading.Event()
-    with answering(lambda _asked: over.wait(10) and (200, [])) as (url, _):
+    with answering(lambda _asked: over.wait(patience()) and (200, [])) as (url, _):
         yield url
         over.set()
 

@@ -15,6 +15,7 @@ from cdc_outbox.connect.cluster import Basic, Bearer, Cluster, Tls
 from cdc_outbox.connect.timings import Timings
 from cdc_outbox.errors import ConfigError, ConnectError, ConnectUnavailableError
 from tests.support.connect_server import BROKEN, NOBODY, REBALANCING, RESET, STARTING, answering, each, trickling
+from tests.support.patience import patience
 
 NOWHERE = "http://127.0.0.1:1"
 SECRET = "hunter2-s3cret"
@@ -206,7 +207,7 @@ def test_a_worker_that_nobody_vouches_for_is_not_spoken_to(mutual: str) -> None:
 
 def test_a_worker_that_leaves_a_request_unanswered_is_told_from_one_that_is_gone() -> None:
     over, timings = threading.Event(), Timings(answer_seconds=0.2)
-    with answering(lambda _asked: over.wait(5) and NAMES) as (url, _):
+    with answering(lambda _asked: over.wait(patience()) and NAMES) as (url, _):
         try:
             with pytest.raises(ConnectUnavailableError, match=f"within {timings.answer_seconds:g} s") as caught:
                 client(url, seconds=0, timings=timings).find_names()

@@ -23,6 +23,7 @@ from tests.proofs.proven_in_pairs import Pair
 from tests.proofs.proven_on_mariadb import OnMariaDb
 from tests.proofs.ran import Ran, Site
 from tests.proofs.routed import Routed
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import make_connector_role
 
@@ -148,7 +149,7 @@ def test_the_worker_does_not_take_what_is_no_configuration(sent: Sent, outbox_st
     assert cluster.login is not None
     headers = {"Content-Type": "application/json", "Authorization": cluster.login.header}
     url = f"{cluster.urls[0]}/{path}"
-    answer = requests.request(sent.method, url, data=sent.document, headers=headers, timeout=10)
+    answer = requests.request(sent.method, url, data=sent.document, headers=headers, timeout=patience())
     assert answer.status_code == sent.status
     assert sent.says in answer.json()["message"]
 

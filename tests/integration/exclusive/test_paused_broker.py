@@ -20,6 +20,7 @@ from cdc_outbox.relay.units import Unit
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import Broker
 from tests.support.events import make_event
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.relay_parts import Reported
 from tests.support.rig import Connection, eventually, one
@@ -174,5 +175,5 @@ def test_brokers_that_do_not_answer_have_nothing_new_in_a_topic_that_did_not_exi
         broker.create_topic(topic)
         producer = Producer(kafka)
         producer.produce(topic, b"first")
-        assert producer.flush(30) == 0
+        assert producer.flush(patience()) == 0
         eventually(lambda: [message.value for message in tail.read()] == [b"first"], "the message")

@@ -16,6 +16,7 @@ from cdc_outbox.errors import ConfigError, DatabaseAccessError, TableNotFoundErr
 from cdc_outbox.operations.prune import PruneOptions
 from cdc_outbox.operations.prune_by_slot import slot_pruning
 from tests.support.commands import run_command
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, WEEK, Pruner
 from tests.support.rig import Connection, eventually
@@ -175,7 +176,7 @@ def test_runs_take_turns_by_the_batch(pruner: Pruner, pipeline: Pipeline, writer
         eventually(lambda: pruner.query(waiting), "the run to wait for its turn")
         assert pruner.rows == 5
         writer.commit()
-        assert run.result(30).deleted == 5
+        assert run.result(patience()).deleted == 5
 
 
 def test_a_run_that_is_killed_leaves_whole_batches(pruner: Pruner, pipeline: Pipeline, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner, add
 from tests.support.rig import Connection, eventually
@@ -77,5 +78,5 @@ def test_a_connector_that_is_started_anew_meanwhile_is_waited_for(pruner: Pruner
         eventually(lambda: any(report.startswith("wait") for report in pruner.reports), "the run to wait")
         worker.kill()
         worker.start()
-        assert run.result(100).deleted == 5
+        assert run.result(patience(100)).deleted == 5
     pruner.wait_for_messages(5)
