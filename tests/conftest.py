@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -16,6 +17,7 @@ from cdc_outbox.testing import MariaDb, Stack, StackConfig
 from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.sharing import shared
 from tests.support.left_out import LeftOut
+from tests.support.patience import patience
 from tests.support.pipeline import FedPipeline, Pipeline
 from tests.support.rig import CONNECTOR_PASSWORD, open_folder
 from tests.support.scheduling import Scheduling, order
@@ -65,6 +67,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     config.option.loadscopereorder = False
     return Scheduling(config, log)
+
+
+ABANDONED = {
+    "ask": "a probe of a system that does not answer; its client gives up by itself",
+    "leave the consumer group": "brokers that do not answer are left without a word",
+}
+"""Threads that the product leaves behind on purpose, and why. Those of librdkafka are not Python's."""
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    """Wait for the threads of a test: one that goes on fails it here, and no other test later."""
+    before = set(threading.enumerate())
+    yield
+    started = [each for each in set(threading.enumerate()) - before if not is_abandoned(each)]
+    for thread in started:
+        thread.join(patience())
+    assert not [thread for thread in started if thread.is_alive()], "threads that the test left behind"
+
+
+def is_abandoned(thread: threading.Thread) -> bool:
+    return thread.name.partition(" (")[2].rstrip(")") in ABANDONED or thread.name in ABANDONED
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,7 @@ from tests.support.events import make_event
 from tests.support.patience import patience
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import Service, apply_effect, effects_of
+from tests.support.threads import Threads
 
 
 def test_a4_consumers_read_the_stream_of_a_category_and_handle_events_by_their_type(fed_service: Service) -> None:
@@ -70,19 +71,15 @@ def test_d6_two_deliveries_at_once_have_one_effect(fed_service: Service) -> None
             if verdict is Verdict.NEXT:
                 apply_effect(event, connection)
 
-    first = threading.Thread(target=deliver, kwargs={"waits": True})
-    second = threading.Thread(target=deliver, kwargs={"waits": False})
-    first.start()
-    assert inside.wait(patience())
-    second.start()
-    with fed_service.connect() as watcher:
+    with fed_service.connect() as watcher, Threads() as threads:
+        threads.submit(deliver, waits=True)
+        assert inside.wait(patience())
+        threads.submit(deliver, waits=False)
         blocked = (
             "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
         )
         eventually(lambda: one(watcher, blocked) == 1, "the second to wait for the claim")
-    go_on.set()
-    first.join(patience())
-    second.join(patience())
+        go_on.set()
     assert verdicts == [Verdict.NEXT, Verdict.DUPLICATE]
     assert fed_service.effects() == effects_of(1)
 

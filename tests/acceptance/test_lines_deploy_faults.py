@@ -6,9 +6,9 @@ Connect is asked for the connector, and an event has to arrive; none may be miss
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from threading import Event as Signal
-from threading import Thread, Timer
 
 import psycopg2
 import pytest
@@ -19,6 +19,7 @@ from tests.support.connect_server import BROKEN, REBALANCING, RESET, STARTING, A
 from tests.support.pipeline import Pipeline
 from tests.support.release import NO_CHANGE, Fault, Release, worker_of_its_own
 from tests.support.rig import eventually, one
+from tests.support.threads import Threads
 
 NOWHERE = "http://127.0.0.1:1"
 RUNS = "wait       connector RUNNING, 1 task RUNNING"
@@ -176,17 +177,24 @@ def test_the_table_or_the_publication_is_missing(
 
 
 def test_the_task_fails_five_seconds_after_it_ran(release: Release) -> None:
-    """The change lets only small events through, and a large one comes. Connect notices at the next one."""
+    """The change lets only small events through, and a large one comes. Connect notices at one of the next."""
+    over = Signal()
 
     def write() -> None:
-        release.write("x" * 2000)
-        Timer(0.5, release.write).start()
+        for text in chain(["x" * 2000], repeat("")):
+            if over.wait(5 if text else 0.5):
+                return
+            release.write(text)
 
-    done = release.deploy(
-        "--stable-for=30s",
-        change=("overrides: {", "overrides: {producer.override.max.request.size: '1500', "),
-        when={RUNS: Timer(5, write).start},
-    )
+    with Threads() as threads:
+        try:
+            done = release.deploy(
+                "--stable-for=5m",
+                change=("overrides: {", "overrides: {producer.override.max.request.size: '1500', "),
+                when={RUNS: lambda: threads.submit(write)},
+            )
+        finally:
+            over.set()
     done.failed(1, "1 task FAILED. An event is larger than Kafka's limit.", "hint: Raise max.message.bytes")
     assert "undo       the previous configuration was restored" in done.told
     assert "runs again as before" in done.told
@@ -216,13 +224,12 @@ def stolen(release: Release) -> Iterator[None]:
     with closing(psycopg2.connect(dsn, connection_factory=LogicalReplicationConnection)) as thief:
         reading, options = thief.cursor(), {"proto_version": "1", "publication_names": database.publication}
         eventually(steal, "the slot to be stolen")
-        holding = Thread(target=hold)
-        holding.start()
-        try:
-            yield
-        finally:
-            over.set()
-            holding.join()
+        with Threads() as threads:
+            threads.submit(hold)
+            try:
+                yield
+            finally:
+                over.set()
 
 
 def test_the_slot_is_in_use(release: Release) -> None:

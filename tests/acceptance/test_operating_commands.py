@@ -2,7 +2,6 @@
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.support.commands import run_command
 from tests.support.deployments import broken, sequences, slot_exists
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_how_many_messages_come_to_its_topics_is_looked_at_twice(deployed: Pipel
         while not over.is_set():
             deployed.write(5)
 
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         pool.submit(write)
         try:
             found = run_command("status", deployed.name, "--rates=2s", "--output=json", env=env)

@@ -5,7 +5,6 @@ written once, as coroutines; a synchronous driver's never wait, and are run to t
 """
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
@@ -34,6 +33,7 @@ from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, run_upgrade
 from tests.support.service import PATIENT, QUICK, by_aggregate
 from tests.support.sqlite import SqliteStore
+from tests.support.threads import Threads
 
 Ends = Callable[[Any], Awaitable[object]]
 
@@ -308,7 +308,6 @@ class Service:
 @contextmanager
 def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -> Iterator[Consumer | AsyncConsumer]:
     """Run a consumer on a thread, stop it at the end, and raise what it raised."""
-    raised: list[BaseException] = []
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run_on_loop(consumer: AsyncConsumer) -> None:
@@ -321,25 +320,19 @@ def running(consumer: Consumer | AsyncConsumer, ended: set[int] | None = None) -
                 asyncio.run(run_on_loop(consumer))
             else:
                 consumer.run()
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised.append(error)
         finally:
             (set() if ended is None else ended).add(id(consumer))
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield consumer
-    finally:
-        if isinstance(consumer, Consumer):
-            consumer.stop()
-        elif thread.is_alive() and loops:
-            with suppress(RuntimeError):  # it ended meanwhile
-                loops[0].call_soon_threadsafe(consumer.stop)
-        thread.join(patience())
-    assert not thread.is_alive()
-    if raised:
-        raise raised[0]
+    with Threads() as threads:
+        result = threads.submit(run)
+        try:
+            yield consumer
+        finally:
+            if isinstance(consumer, Consumer):
+                consumer.stop()
+            elif not result.done() and loops:
+                with suppress(RuntimeError):  # it ended meanwhile
+                    loops[0].call_soon_threadsafe(consumer.stop)
 
 
 def immediate(handler: Callable[..., Any]) -> Callable[[RecordedEvent, Any], None]:

@@ -6,7 +6,6 @@ the same one for synchronous drivers and for their twins.
 
 import sqlite3
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,6 +27,7 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from tests.support.driver_clients import Client
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 class DriverContract:
@@ -299,7 +299,7 @@ class MariaDbContract(ServerContract):
         with (
             closing(connect_pymysql(dsn)) as other,
             other.cursor() as cursor,
-            ThreadPoolExecutor(1) as pool,
+            Threads(1) as pool,
         ):
             client.begin()
             client.fetch("select a from locked where a = 1 for update")

@@ -1,7 +1,6 @@
 """What the writer promises beside its contract where a database locks rows, and not the whole file."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import ClassVar
@@ -12,6 +11,7 @@ from cdc_outbox import TransactionConflictError
 from tests.contract.writer_contract import WriterContract
 from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.patience import patience
+from tests.support.threads import Threads
 from tests.support.writer_clients import ORDER, Client, Store
 
 
@@ -23,7 +23,7 @@ class RowLockContract(WriterErrorsContract, WriterContract):
 
     def test_writers_of_one_aggregate_wait_and_of_others_do_not(self, client: Client, store: Store) -> None:
         client.add()
-        with closing(self.open(store)) as other, ThreadPoolExecutor(1) as pool:
+        with closing(self.open(store)) as other, Threads(1) as pool:
             assert other.add(replace(ORDER, aggregate_id="43")).sequence == 1
             other.commit()
             waiting = pool.submit(other.add)

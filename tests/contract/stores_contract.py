@@ -1,8 +1,7 @@
 """What a database promises that keeps inbox, park and epochs, and what can only go wrong where it speaks SQL."""
 
 import secrets
-import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -16,8 +15,8 @@ from cdc_outbox.errors import MessageError, TransactionEndedError
 from tests.contract.inbox_contract import CONSUMER, HOME, A, EpochContract, InboxContract, Opened, failed, gap
 from tests.contract.order_contract import OrderContract
 from tests.contract.park_contract import ParkContract
-from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 class StoresContract(InboxContract, ParkContract, EpochContract, OrderContract):
@@ -144,31 +143,23 @@ class ServerStoresContract(SqlStoresContract):
         raise NotImplementedError
 
     def test_the_second_of_two_claims_waits_and_is_told(self, opens: Any) -> None:
-        told: list[Set[str]] = []
-        with opens() as first, opens() as second:
+        with opens() as first, opens() as second, Threads() as threads:
             first.claim("1")
-            thread = threading.Thread(target=lambda: told.append(second.claim("1", "2")))
-            thread.start()
+            claiming = threads.submit(second.claim, "1", "2")
             eventually(lambda: self.is_waiting(second), "the second to wait")
-            assert told == []
+            assert not claiming.done()
             first.commit()
-            thread.join(patience())
-        assert told == [{"2"}]
+            assert claiming.result() == {"2"}
 
     def test_the_second_of_two_locks_waits_and_reads_what_the_first_left(self, opens: Any) -> None:
-        read: list[Any] = []
-        with opens() as first, opens() as second:
+        with opens() as first, opens() as second, Threads() as threads:
             finish(first.inbox.lock_watermarks(first.connection, [A]))
             second.claim("2")
-            locks = threading.Thread(
-                target=lambda: read.append(finish(second.inbox.lock_watermarks(second.connection, [A])))
-            )
-            locks.start()
+            locking = threads.submit(lambda: finish(second.inbox.lock_watermarks(second.connection, [A])))
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.advance(Move(A, 0, 4, parked=2))
             first.commit()
-            locks.join(patience())
-        assert read == [{A: Watermark(4, 2)}]
+            assert locking.result() == {A: Watermark(4, 2)}
 
     def test_who_owns_a_partition_is_read_without_waiting(self, opens: Any) -> None:
         with opens() as first, opens() as second:
@@ -180,17 +171,14 @@ class ServerStoresContract(SqlStoresContract):
             assert finish(second.epochs.find_stale(second.connection, {HOME: 1})) == [HOME]
 
     def test_who_stores_an_offset_keeps_its_partition_until_the_commit(self, opens: Any) -> None:
-        with opens() as first, opens() as second:
+        with opens() as first, opens() as second, Threads() as threads:
             held = {HOME: first.issue(HOME)[HOME].epoch}
             first.commit()
             assert first.store_offsets(held, {HOME: 7}) == []
-            issued: list[Assignment] = []
-            issues = threading.Thread(target=lambda: issued.append(second.issue(HOME)[HOME]))
-            issues.start()
+            issuing = threads.submit(second.issue, HOME)
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.commit()
-            issues.join(patience())
-            assert [tenure.next_offset for tenure in issued] == [7]
+            assert issuing.result()[HOME].next_offset == 7
             second.commit()
             assert first.store_offsets(held, {HOME: 8}) == [HOME]
 

@@ -2,8 +2,7 @@
 
 import secrets
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -29,9 +28,9 @@ from cdc_outbox.testing import MariaDb, MariaDbDsn, MemoryDatabase, Stack
 from tests.contract.inbox_contract import CONSUMER, A, B, Opened, opened_on
 from tests.contract.stores_contract import ServerStoresContract, SqlStoresContract, StoresContract
 from tests.support.mariadb import MariaDbStore
-from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, one, run_upgrade
+from tests.support.threads import Threads
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -127,17 +126,16 @@ class TestPostgresql(ServerStoresContract):
             except IdClaimedError as error:
                 told.append(error)
 
-        with opens() as first, opens() as second:
+        with opens() as first, opens() as second, Threads() as threads:
             first.claim("2")
             first.advance(Move(A, 0, 1))
-            thread = threading.Thread(target=claim)
-            thread.start()
+            claiming = threads.submit(claim)
             eventually(lambda: self.is_waiting(second), "the second to wait")
             if end == "commits":
                 first.commit()
             else:
                 first.roll_back()
-            thread.join(patience())
+            claiming.result()
             if end == "commits":
                 assert isinstance(told[0], IdClaimedError)
             else:
@@ -239,15 +237,12 @@ class TestMariaDb(ServerStoresContract):
 
     def test_two_that_claim_the_same_ids_in_another_order_do_not_wait_for_each_other(self, opens: Any) -> None:
         ids = [str(number) for number in range(100)]
-        told: list[Set[str]] = []
-        with opens() as first, opens() as second:
+        with opens() as first, opens() as second, Threads() as threads:
             first.claim(*ids)
-            thread = threading.Thread(target=lambda: told.append(second.claim(*reversed(ids), "new")))
-            thread.start()
+            claiming = threads.submit(lambda: second.claim(*reversed(ids), "new"))
             eventually(lambda: self.is_waiting(second), "the second to wait")
             first.roll_back()
-            thread.join(patience())
-        assert told == [{*ids, "new"}]
+            assert claiming.result() == {*ids, "new"}
 
 
 class TestSqlite(SqlStoresContract):

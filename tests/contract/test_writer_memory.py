@@ -1,9 +1,7 @@
 """The outboxes in memory under the writer's contract, and what only they do."""
 
 import asyncio
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -34,6 +32,7 @@ from cdc_outbox.testing import AsyncMemoryOutbox, MemoryOutbox, OutboxEvents, as
 from cdc_outbox.testing import memory_outbox as memory
 from tests.contract.writer_contract import NOT_NUMBERED, WriterContract
 from tests.support.events import make_event
+from tests.support.threads import Threads
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 
@@ -348,12 +347,11 @@ def test_tasks_of_one_loop_wait_for_each_others_transactions() -> None:
 
 def test_a_transaction_may_be_written_to_from_another_thread() -> None:
     outbox = MemoryOutbox()
-    with outbox.transaction() as connection, ThreadPoolExecutor(4) as pool:
+    with outbox.transaction() as connection, Threads(4) as pool:
         list(pool.map(lambda _: outbox.add(connection, ORDER), range(20)))
     assert [event.sequence for event in outbox.events] == list(range(1, 21))
-    thread = threading.Thread(target=outbox.add, args=(None, ORDER))
-    thread.start()
-    thread.join()
+    with Threads() as pool:
+        pool.submit(outbox.add, None, ORDER)
     assert len(outbox.events) == 21
 
 

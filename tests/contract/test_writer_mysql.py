@@ -3,7 +3,6 @@
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -32,6 +31,7 @@ from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
 from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client
 
 
@@ -296,7 +296,7 @@ def test_the_victim_of_a_deadlock_may_try_again(store: MariaDbStore) -> None:
         client.commit()
         return 0
 
-    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+    with ExitStack() as stack, Threads(2) as pool:
         for client in (first, *others):
             stack.enter_context(closing(client))
         first.add()

@@ -3,7 +3,6 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -25,6 +24,7 @@ from cdc_outbox import (
 )
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.event import new_event_id
+from tests.support.threads import Threads
 from tests.support.writer_clients import NUMBERED_BY_CALLER, ORDER, Client, Store
 
 NOT_NUMBERED = WireContract(aggregates={"order": SequenceMode.NONE})
@@ -155,7 +155,7 @@ class WriterContract(PlaceContract):
                 looks.append([number for _, number in store.numbers()])
                 over.wait(0.01)
 
-        with ThreadPoolExecutor(9) as pool:
+        with Threads(9) as pool:
             looking = pool.submit(look)
             try:
                 for writing in [pool.submit(write, writer) for writer in range(8)]:
@@ -245,7 +245,7 @@ class WriterContract(PlaceContract):
                     client.collect(lambda events: [events.add(replace(ORDER, aggregate_id=name)) for name in names])
                     client.commit()
 
-        with ThreadPoolExecutor(4) as pool:
+        with Threads(4) as pool:
             list(pool.map(write, [there, back, there, back]))
         assert store.numbers() == [(name, number) for name in there for number in range(1, 61)]
 

@@ -8,6 +8,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.testing.broker import Broker
 from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 @dataclass
@@ -16,11 +17,13 @@ class BrokerOutage:
 
     Args:
         parties: How many relays come to their points.
+        threads: What the end of the outage waits on.
         kills: Whether the broker is killed and started again; otherwise it is paused, and keeps its connections.
     """
 
     broker: Broker
     parties: int
+    threads: Threads
     seconds: float = 8.0
     kills: bool = False
     _here: int = field(default=0, init=False)
@@ -57,9 +60,10 @@ class BrokerOutage:
         else:
             self.broker.pause()
         self._is_down.set()
-        threading.Timer(self.seconds, self._end).start()
+        self.threads.submit(self._end)
 
     def _end(self) -> None:
+        threading.Event().wait(self.seconds)
         if self.kills:
             with suppress(StackError):  # it takes longer where there is much to do
                 self.broker.start()

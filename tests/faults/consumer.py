@@ -7,7 +7,6 @@ if a consumer ended that should have gone on, or if nobody went on in time.
 import argparse
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 
 from cdc_outbox.testing import Stack, StackConfig
 from tests.faults.cell import Cell, Fault
@@ -15,6 +14,7 @@ from tests.faults.crowd import Crowd, Sharing
 from tests.faults.ledger import Ground
 from tests.faults.points import Point
 from tests.faults.report import tell, tell_columns, tell_result
+from tests.support.threads import Threads
 
 AT_ONCE = 4
 """Cells that run at the same time: each one waits more than it works."""
@@ -43,7 +43,8 @@ def main() -> int:
         for sharing in options.sharing or (() if alone else Sharing)
         for seed in range(options.seeds)
     ]
-    with Stack(StackConfig(name=f"faults-{os.getpid()}", workers=0)) as stack, ThreadPoolExecutor(AT_ONCE) as pool:
+    day, made = 24 * 3600, Stack(StackConfig(name=f"faults-{os.getpid()}", workers=0))
+    with made as stack, Threads(AT_ONCE, seconds=day) as pool:
         ground = Ground.make(stack, "faults")
         tell_columns()
         runs = [] if options.sharing and not alone else [(cell, pool.submit(cell.run, ground)) for cell in cells]

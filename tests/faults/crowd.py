@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,6 +24,7 @@ from tests.faults.program import Orders
 from tests.faults.report import Result
 from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 _MEMBERS, _PARTITIONS = 3, 6
 _AGGREGATES = [f"a{number}" for number in range(30)]
@@ -88,7 +88,7 @@ class _Gathering:
     def run(self) -> Result:
         ledger, violations = self._ledger, []
         members = [self._come(slot) for slot in range(_MEMBERS)]
-        with ThreadPoolExecutor(1) as pool:
+        with Threads(1) as pool:
             writing = pool.submit(self._write)
             end = time.monotonic() + self._crowd.seconds
             while time.monotonic() < end:

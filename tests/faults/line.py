@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, Self
 
 from tests.support.patience import patience
+from tests.support.threads import Threads
 
 
 class Line:
@@ -19,7 +20,7 @@ class Line:
     def __init__(self, port: int) -> None:
         self._target = port
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="a line to the database", daemon=True)
+        self._threads = Threads()
         self._writers: set[asyncio.StreamWriter] = set()
         self._pumps: set[asyncio.Task[None]] = set()
         self._wanted: str | None = None
@@ -28,14 +29,14 @@ class Line:
         """Set while something is on the line that goes no further."""
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._threads.submit(self._loop.run_forever)
         self._server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
         return self
 
     def __exit__(self, *_: object) -> None:
         self._call(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._threads.shutdown()
         self._loop.close()
 
     @property

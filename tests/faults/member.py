@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tests.faults.commander import AT, GO, READY, RUN, STOP
 from tests.support.patience import patience
+from tests.support.threads import Threads
 
 _ROOT = Path(__file__).parents[2]
 
@@ -50,8 +51,8 @@ class Member:
             stderr=self._log,
             text=True,
         )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._threads = Threads()
+        self._threads.submit(self._listen)
 
     def run(self) -> None:
         """Have it begin."""
@@ -109,7 +110,7 @@ class Member:
         """Leave nothing behind."""
         self._process.kill()
         self._process.wait()
-        self._listener.join()
+        self._threads.shutdown()
         for stream in (self._process.stdin, self._process.stdout, self._log):
             if stream is not None:
                 stream.close()

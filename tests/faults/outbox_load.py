@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from random import Random
@@ -20,6 +20,7 @@ from tests.faults.deliveries import Arrived, Committed
 from tests.faults.relay_program import PRODUCER_HEADER
 from tests.support.pipeline import Pipeline
 from tests.support.rig import Connection
+from tests.support.threads import Threads
 
 _AGGREGATES = 36
 _ROLLED_BACK = 0.1
@@ -50,7 +51,7 @@ class OutboxLoad:
     @contextmanager
     def open(self) -> Iterator[Self]:
         """Connect, and stop writing at the end."""
-        with self._opened, ThreadPoolExecutor(1) as pool:
+        with self._opened, Threads(1) as pool:
             self._pool = pool
             self._connections = [self._opened.enter_context(psycopg.connect(self._pipeline.dsn)) for _ in range(2)]
             self._writing: Future[None] | None = None

@@ -8,13 +8,14 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from cdc_outbox.testing import Stack, StackConfig
 from tests.faults.broker_outage import BrokerOutage
 from tests.faults.relay_cell import RelayCell, RelayFault
 from tests.faults.relay_points import RelayPoint
 from tests.faults.report import Result, tell, tell_columns, tell_result
+from tests.support.threads import Threads
 
 AT_ONCE = 4
 """Cells that run at the same time: each one waits more than it works."""
@@ -25,15 +26,15 @@ _LONG_OUTAGE_SECONDS = 60.0
 def run_cells(stack: Stack, cells: Sequence[RelayCell], at_once: int = AT_ONCE) -> Iterator[tuple[RelayCell, Result]]:
     """Run cells, first those that leave the broker alone; those in which it is down have one outage for each seed."""
     alone = [cell for cell in cells if cell.fault is not RelayFault.BROKER_DOWN]
-    with ThreadPoolExecutor(at_once) as pool:
+    with Threads(at_once, seconds=24 * 3600) as pool:
         yield from _results([(cell, pool.submit(cell.run, stack)) for cell in alone])
     for seed in sorted({cell.seed for cell in cells}):
         together = [cell for cell in cells if cell.fault is RelayFault.BROKER_DOWN and cell.seed == seed]
         if not together:
             continue
         seconds = _LONG_OUTAGE_SECONDS if seed == 1 else 8.0
-        outage = BrokerOutage(stack.broker, len(together), seconds=seconds, kills=seed % 4 == 3)
-        with ThreadPoolExecutor(len(together)) as pool:
+        with Threads(seconds=1800) as pool:
+            outage = BrokerOutage(stack.broker, len(together), pool, seconds=seconds, kills=seed % 4 == 3)
             yield from _results([(cell, pool.submit(cell.run, stack, outage)) for cell in together])
 
 

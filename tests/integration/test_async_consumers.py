@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import asyncpg
@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from cdc_outbox.consumer import AsyncConsumer, RecordedEvent
 from tests.support.driver_clients import asyncpg_options
 from tests.support.events import make_event
-from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.service import QUICK, Service, effects_of
+from tests.support.threads import Threads
 from tests.support.timings import QUICK_LIMITS
 
 
@@ -69,27 +69,20 @@ async def apply_effect(event: RecordedEvent, connection: Any) -> None:
 @contextmanager
 def running(consumer: AsyncConsumer, database: Database) -> Iterator[None]:
     """Run a consumer in an event loop on a thread, and raise what it raised."""
-    raised: list[BaseException] = []
     loop = asyncio.new_event_loop()
 
     def run() -> None:
         try:
             loop.run_until_complete(consumer.run())
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised.append(error)
         finally:
             loop.run_until_complete(database.engine.dispose())
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        loop.call_soon_threadsafe(consumer.stop)
-        thread.join(patience())
-        loop.close()
-        if raised:  # and not what the test waited for in vain
-            raise raised[0]
+    with closing(loop), Threads() as threads:
+        threads.submit(run)
+        try:
+            yield
+        finally:
+            loop.call_soon_threadsafe(consumer.stop)
 
 
 @pytest.mark.parametrize("connect", [connect_asyncpg, connect_sqlalchemy])

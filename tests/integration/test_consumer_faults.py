@@ -1,7 +1,7 @@
 """A consumer is killed at every point of its life, and paused until another one goes on: each effect once, in order."""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TypeGuard
 
 import pytest
@@ -12,6 +12,7 @@ from tests.faults.consumer import AT_ONCE
 from tests.faults.ledger import Ground
 from tests.faults.points import Point
 from tests.faults.report import Result
+from tests.support.threads import Threads
 
 CELLS = [
     *(Cell(point=point, fault=Fault.KILL) for point in Point),
@@ -31,7 +32,7 @@ def runs(outbox_stack: Stack, request: pytest.FixtureRequest) -> Iterator[Mappin
     """Whatever was asked for, several at once."""
     asked = {item.callspec.params["cell"] for item in request.session.items if is_cell(item)}
     ground = Ground.make(outbox_stack, "consumer_faults")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Threads(AT_ONCE, seconds=1800) as pool:
         yield {cell: pool.submit(cell.run, ground) for cell in CELLS if cell in asked}
 
 

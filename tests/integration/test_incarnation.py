@@ -1,7 +1,6 @@
 """`cdc-outbox init --new-incarnation`: after a restore sequences start again, and nobody takes them for old ones."""
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
 from tests.support.service import Service, effects_of
 from tests.support.specs import for_any_database
+from tests.support.threads import Threads
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_it_happens_between_transactions_of_live_writers(pipeline: Pipeline, spe
                 Outbox().add_all(connection, events)
                 connection.commit()
 
-    with ThreadPoolExecutor(6) as pool:
+    with Threads(6) as pool:
         writers = [pool.submit(write, number) for number in range(6)]
         with pipeline.connect() as connection:
             eventually(lambda: one(connection, "select count(*) > 50 from outbox"), "events")

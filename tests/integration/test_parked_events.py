@@ -1,6 +1,5 @@
 """What operators decide about parked events, and what the consumer does then."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,9 +18,9 @@ from cdc_outbox.operations.parked_rules import ParkFilter
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import CONTRACT, BrokerlessService
 from tests.support.events import SOURCE, make_event
-from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.service import ServiceTables
+from tests.support.threads import Threads
 
 APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
 
@@ -317,27 +316,14 @@ def test_who_decides_waits_for_the_consumer_that_is_at_work_on_the_aggregate(
     service.broken = {"1"}
     service.deliver(make_event(1), make_event(2))
     parked_id = service.parked_id_of(1)
-    done: list[BaseException | None] = []
-
-    def decide() -> None:
-        try:
-            skip(service, parked_id)
-        except InboxError as error:
-            done.append(error)
-        else:
-            done.append(None)
-
-    with psycopg.connect(service.dsn) as consumer:
+    with Threads() as threads, psycopg.connect(service.dsn) as consumer:
         consumer.execute("select from inbox_watermarks where aggregateid = '1' for update")
-        operator = threading.Thread(target=decide)
-        operator.start()
+        threads.submit(skip, service, parked_id)
         waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = 'parked_events'"
         eventually(lambda: service.one(waiting) == 1, "the operator to wait")
         # As a consumer leaves it that applied the event meanwhile.
         consumer.execute("delete from inbox_parked where parked_id = %s", (parked_id,))
         consumer.execute("update inbox_watermarks set last = 1, parked = 1")
-    operator.join(patience())
-    assert done == [None]
     assert (service.watermark(), service.parked_behind(), service.holes()) == (1, 1, [])
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import psycopg
@@ -22,6 +22,7 @@ from tests.support.events import make_event
 from tests.support.patience import patience
 from tests.support.rig import Connection, eventually, one
 from tests.support.service import Service, apply_effect, by_aggregate
+from tests.support.threads import Threads
 
 OLD, NEW = 0, 1
 """The partition that the aggregate's events were in, and the one that they are in now."""
@@ -100,7 +101,7 @@ def wait_for_lock(service: Service, what: str) -> None:
 
 @pytest.fixture
 def pool() -> Any:
-    with ThreadPoolExecutor(2) as pool:
+    with Threads(2) as pool:
         yield pool
 
 

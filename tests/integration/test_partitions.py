@@ -2,7 +2,6 @@
 
 import json
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from cdc_outbox.writer.partitions import first_id
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually, one
+from tests.support.threads import Threads
 
 DAILY = "outbox: {partitions: day}\n"
 PARTITIONS = """
@@ -158,7 +158,7 @@ def test_partitions_are_made_beside_live_writers(daily: Pipeline, spec: Path) ->
                 connection.commit()
                 slowest[0] += 1
 
-    with ThreadPoolExecutor(2) as pool, psycopg.connect(daily.dsn) as holder:
+    with Threads(2) as pool, psycopg.connect(daily.dsn) as holder:
         # It has written and does not end: to wait for it would make every writer behind it wait.
         Outbox().add(holder, Event(aggregate_type="order", aggregate_id="held", type="x", payload={}))
         writers = [pool.submit(write) for _ in range(2)]

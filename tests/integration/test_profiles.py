@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -17,6 +16,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.profiles import PROFILES, payload_of
 from tests.support.rig import eventually
 from tests.support.service import Service
+from tests.support.threads import Threads
 
 ORDER = Event(aggregate_type="order", aggregate_id="ü", type="Placed", payload="", headers={"x-tenant": "t"})
 WAYS = {
@@ -78,12 +78,12 @@ def ways(outbox_stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[
     outbox = "latency: economy\noutbox: {mode: %s, headers: {tenant: x-tenant}%s}\n"
     made = [Way(Pipeline.make(outbox_stack, outbox % (mode, PROFILES[profile]))) for profile, mode in WAYS.items()]
     yield made
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(lambda way: way.pipeline.close(), made))
 
 
 def test_every_profile_reaches_the_handler_as_it_was_written(ways: list[Way]) -> None:
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(Way.write, ways))
     with ExitStack() as running:
         for way in ways:

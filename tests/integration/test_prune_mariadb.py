@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.support.mariadb_pruning import ARCHIVE, NAME, SPEC, Orders, running_o
 from tests.support.patience import patience
 from tests.support.pruning import WEEK
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 class Nobody(Orders):
@@ -150,7 +150,7 @@ def test_two_runs_at_once_delete_each_row_once(orders: Orders) -> None:
     orders.query("create table archived like outbox")
     orders.query("alter table archived drop primary key")
     orders.write(60)
-    with ThreadPoolExecutor(2) as pool:
+    with Threads(2) as pool:
         runs = [pool.submit(orders.run, archive=ARCHIVE, batch_rows=rows) for rows in (1, 3)]
         assert sum(run.result(patience()).deleted for run in runs) == 60
     assert orders.query("select count(*), count(distinct id) from archived") == [(60, 60)]

@@ -15,11 +15,11 @@ from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import NotThePublisherError
 from cdc_outbox.relay.wal_source import WalSource
 from tests.support.commands import connect_of, run_command
-from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 RELAY = "the relay"
 
@@ -58,16 +58,14 @@ def standing_by(pipeline: Pipeline) -> Iterator[list[CdcOutboxError]]:
                 errors.append(error)
                 ended.wait(0.05)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield errors
-    finally:
-        ended.set()
-        for relay in relays:
-            relay.stop()
-        thread.join(patience())
-        assert not thread.is_alive()
+    with Threads() as threads:
+        threads.submit(run)
+        try:
+            yield errors
+        finally:
+            ended.set()
+            for relay in relays:
+                relay.stop()
 
 
 @pytest.fixture

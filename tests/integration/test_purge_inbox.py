@@ -1,6 +1,5 @@
 """What an inbox forgets, and what it makes of events that come again afterwards."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,8 +18,8 @@ from cdc_outbox.operations.purge import PartPurge, Purge
 from cdc_outbox.testing import Stack
 from tests.support.brokerless_service import BrokerlessService
 from tests.support.events import id_made_at, make_event
-from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 APPLIED, DUPLICATE, PARKED = Outcome.APPLIED, Outcome.DUPLICATE, Outcome.PARKED
 NOW = datetime.now(UTC)
@@ -258,24 +257,21 @@ def test_a_partition_is_not_dropped_under_a_handler_and_nothing_is_noted_then(
             purge.forget(at(NOW))
         assert "A handler holds it" in caught.value.hint
         assert claims_in(service, "inbox_purges") == 0
-    with psycopg.connect(service.dsn, autocommit=True) as dropping:
-        outcomes: list[Outcome] = []
+    with psycopg.connect(service.dsn, autocommit=True) as dropping, Threads() as threads:
         with dropping.transaction():
             # As the purge does it: the note and the drop are there at once for whoever waited.
             dropping.execute("lock table inbox in access exclusive mode")
             note = "insert into inbox_purges (consumer, purged_before) values (%s, %s)"
             dropping.execute(note, (service.name, at(NOW).made_before))
             dropping.execute(f"drop table inbox_{week_of(LONG_AGO):%Y_%m_%d}".encode())
-            consumer = threading.Thread(target=lambda: outcomes.extend(service.deliver(old)))
-            consumer.start()
+            outcomes = threads.submit(service.deliver, old)
             waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and datname = %s"
             name = dropping.info.dbname
             with psycopg.connect(dropping.info.dsn, password=dropping.info.password, autocommit=True) as watcher:
                 eventually(
                     lambda: watcher.execute(waiting, (name,)).fetchall() == [(1,)], "the consumer to wait for the drop"
                 )
-        consumer.join(patience())
-    assert outcomes == [PARKED]
+        assert outcomes.result() == [PARKED]
     assert [reason for _, _, reason in service.parked()] == ["expired"]
 
 

@@ -4,7 +4,6 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from tests.support.patience import patience
 from tests.support.pipeline import FedPipeline, Pipeline
 from tests.support.rig import eventually
 from tests.support.service import QUICK, Service, effects_of
+from tests.support.threads import Threads
 
 
 def send_new(service: Service, count: int) -> None:
@@ -188,7 +188,7 @@ def test_a_running_consumer_applies_nothing_of_a_topic_that_was_created_anew(
 ) -> None:
     service = fed_service
     send_new(service, 3)
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         run = pool.submit(service.run_to_its_end, service.consumer(kafka_settings=kafka_settings))
         eventually(lambda: len(service.effects()) == 3, "what the first topic held")
         replace_topic(service)

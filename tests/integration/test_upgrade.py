@@ -1,6 +1,5 @@
 """Upgrades of our own tables on a real database: once, in order, and one at a time."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -15,6 +14,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.planted_versions import planted
 from tests.support.rig import Connection, one, run_upgrade
 from tests.support.specs import for_any_database
+from tests.support.threads import Threads
 
 TABLE = TableName(schema="public", name="things")
 FIRST = Migration(version=1, statements=("create table if not exists public.things (a int)",))
@@ -53,7 +53,7 @@ def test_several_releases_at_once_take_turns(dsn: str) -> None:
         with psycopg.connect(dsn, autocommit=True) as connection:
             run_upgrade(connection, component(FIRST, SECOND))
 
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(upgrade_alone, range(4)))
     with psycopg.connect(dsn, autocommit=True) as connection:
         assert connection.execute("select a, b from things").fetchall() == [(1, 2)]

@@ -2,7 +2,6 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.pymysql_connections import connect_pymysql
+from tests.support.threads import Threads
 
 NAME = r"o'clock\ `x` %s"
 
@@ -76,7 +76,7 @@ def test_several_releases_at_once_take_turns(database: Database) -> None:
         with database.open() as execute:
             upgrade(execute, component(database.dialect, "insert into things values (1)"))
 
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(upgrade_alone, range(4)))
     assert version(database) == 2
     with database.open() as execute:

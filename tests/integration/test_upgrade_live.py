@@ -4,7 +4,6 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +34,7 @@ from tests.support.planted_versions import planted
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.specs import for_any_database
+from tests.support.threads import Threads
 
 COUNTED = """
 -- name: count_runs
@@ -167,7 +167,7 @@ class Writers:
 
     @contextmanager
     def running(self) -> Iterator["Writers"]:
-        with ThreadPoolExecutor(len(self.written)) as pool:
+        with Threads(len(self.written)) as pool:
             running = [pool.submit(self._write, name) for name in self.written]
             try:
                 yield self
@@ -198,7 +198,7 @@ class Feed:
 
     @contextmanager
     def running(self) -> Iterator["Feed"]:
-        with ThreadPoolExecutor(1) as pool:
+        with Threads(1) as pool:
             sending = pool.submit(self._send)
             try:
                 yield self
@@ -278,7 +278,7 @@ def test_two_upgrades_at_once_do_it_once(tables: Tables, tmp_path: Path) -> None
     opened = threading.Barrier(3, timeout=patience())
     with (
         planted(tmp_path / "sql", tables.dialect, second_version(tables.dialect)),
-        ThreadPoolExecutor(2) as pool,
+        Threads(2) as pool,
         closing(tables.open()) as holder,
         closing(holder.cursor()) as cursor,
     ):
@@ -332,7 +332,7 @@ def test_one_whose_connection_breaks_leaves_the_version_before(tables: Tables, t
     with (
         closing(tables.open()) as holder,
         closing(holder.cursor()) as cursor,
-        ThreadPoolExecutor(1) as pool,
+        Threads(1) as pool,
         planted(tmp_path / "sql", tables.dialect, second_version(tables.dialect)),
     ):
         cursor.execute("update inbox_watermarks set last = last")

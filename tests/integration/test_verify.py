@@ -33,6 +33,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.service import Service
+from tests.support.threads import Threads
 from tests.support.timings import SILENT_TIMINGS
 
 
@@ -239,15 +240,13 @@ def busy(pipeline: Pipeline, aggregates: int = 5) -> Iterator[None]:
                 batch = []
         pipeline.send(*batch)
 
-    threads = [threading.Thread(target=write_on), threading.Thread(target=send_on)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        for thread in threads:
-            thread.join(patience())
+    with Threads() as threads:
+        threads.submit(write_on)
+        threads.submit(send_on)
+        try:
+            yield
+        finally:
+            over.set()
 
 
 def test_nothing_is_accused_that_goes_on(service: Service) -> None:

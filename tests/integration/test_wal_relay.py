@@ -36,7 +36,6 @@ from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import find_installed, make_postgres
-from tests.support.patience import patience
 from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.relay_thread import RelayThread
@@ -301,7 +300,7 @@ def test_a_second_relay_waits_and_takes_over(outbox: Outbox, topic: MemoryTopic)
             other.open()
         with running(outbox, topic) as second:
             first.relay.stop()
-            first._thread.join(patience())
+            first.ended.result()
             outbox.insert(2, 2)
             second.delivered(2)
     assert second.numbers() == [1, 2]

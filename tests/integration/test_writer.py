@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -34,6 +33,7 @@ from cdc_outbox.testing import Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
 from tests.support.patience import patience
 from tests.support.rig import Connection, one, run_upgrade, sent_statements
+from tests.support.threads import Threads
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
 
@@ -115,7 +115,7 @@ def test_eight_writers_of_one_aggregate_number_it_without_gaps_and_in_commit_ord
                     if number % 5 == 4:
                         raise psycopg.Rollback(transaction)
 
-    with ThreadPoolExecutor(8) as pool:
+    with Threads(8) as pool:
         list(pool.map(write, range(8)))
     with psycopg.connect(dsn) as reader:
         by_commit = reader.execute(
@@ -248,7 +248,7 @@ def test_one_outbox_serves_many_threads(connection: Connection, dsn: str) -> Non
                 outbox.add(own, replace(ORDER, aggregate_id=aggregate_id))
                 own.commit()
 
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(write, "abcd"))
     assert rows(dsn) == [(aggregate_id, number) for aggregate_id in "abcd" for number in range(1, 21)]
 

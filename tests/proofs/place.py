@@ -18,6 +18,7 @@ from cdc_outbox.testing import Stack
 from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import CONNECTOR_PASSWORD, eventually, one
+from tests.support.threads import Threads
 
 _PAUSE_SECONDS = 0.25
 
@@ -57,15 +58,15 @@ class Topics(AbstractContextManager["Topics"]):
         self._messages: dict[str, list[Message]] = {}
         self.partitions: dict[str, int] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._read)
+        self._threads = Threads()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._threads.submit(self._read)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join()
+        self._threads.shutdown()
         self._consumer.close()
 
     def messages(self, topic: str) -> list[Message]:

@@ -15,6 +15,7 @@ import requests
 from cdc_outbox.connect.client import ConnectClient
 from cdc_outbox.connect.cluster import Cluster
 from tests.support.patience import patience
+from tests.support.threads import Threads
 from tests.support.timings import QUICK_TIMINGS
 
 Answer = tuple[int, object]
@@ -76,13 +77,12 @@ def answering(
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         if tls is not None:
             server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+        with Threads() as threads:
+            threads.submit(server.serve_forever, poll_interval=0.01)
+            try:
+                yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}", asked
+            finally:
+                server.shutdown()
 
 
 @contextmanager
@@ -98,14 +98,12 @@ def trickling(octets: bytes, pause_seconds: float) -> Iterator[str]:
                 if over.wait(pause_seconds):
                     return
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=send)
-        thread.start()
+    with socket.create_server(("127.0.0.1", 0)) as listener, Threads() as threads:
+        threads.submit(send)
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             over.set()
-            thread.join()
 
 
 def each(*answers: Answer | object) -> Callable[[Asked], Answer | object]:

@@ -1,11 +1,10 @@
 """A relay in a thread of the test."""
 
-import threading
 from typing import Self
 
 from cdc_outbox.errors import CdcOutboxError
 from cdc_outbox.relay import Relay
-from tests.support.patience import patience
+from tests.support.threads import Threads
 
 
 class RelayThread:
@@ -14,7 +13,7 @@ class RelayThread:
     def __init__(self, relay: Relay) -> None:
         self.relay = relay
         self.error: CdcOutboxError | None = None
-        self._thread = threading.Thread(target=self._run)
+        self._threads = Threads()
 
     def _run(self) -> None:
         try:
@@ -23,10 +22,9 @@ class RelayThread:
             self.error = error
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.ended = self._threads.submit(self._run)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.relay.stop()
-        self._thread.join(patience())
-        assert not self._thread.is_alive()
+        self._threads.shutdown()

@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from threading import Timer
 
 import psycopg
 
@@ -20,8 +20,10 @@ from cdc_outbox.testing.process import ServerCommand
 from cdc_outbox.testing.settings import settings_file
 from cdc_outbox.testing.worker import OWN_VARIABLES, Worker, worker_environment
 from tests.support.connect_server import Answer, Asked, passing_on
+from tests.support.patience import patience
 from tests.support.pipeline import SELDOM, Pipeline
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 CHANGE = ("poll.interval.ms: '100'", "poll.interval.ms: '500'")
 NO_CHANGE = ("", "")
@@ -93,17 +95,19 @@ class Release:
             env["CDC_OUTBOX_CONNECT_URL"] = url or self.url
         waiting, told = dict(when or {}), []
         pipe = subprocess.PIPE
-        with subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True) as process:
-            watchdog = Timer(seconds, process.kill)
-            watchdog.start()
+        over = threading.Event()
+        with subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True) as process, Threads() as threads:
+            threads.submit(_kill_late, process, over, seconds)
             assert process.stderr is not None
             assert process.stdout is not None
-            for line in process.stderr:
-                told.append(line)
-                for start in [start for start in waiting if line.startswith(start)]:
-                    waiting.pop(start)()
-            result = process.stdout.read()
-            watchdog.cancel()
+            try:
+                for line in process.stderr:
+                    told.append(line)
+                    for start in [start for start in waiting if line.startswith(start)]:
+                        waiting.pop(start)()
+                result = process.stdout.read()
+            finally:
+                over.set()
         assert not waiting, (list(waiting), told)
         return Done(process.returncode, result, "".join(told))
 
@@ -181,3 +185,8 @@ def worker_of_its_own(stack: Stack) -> Iterator[tuple[Worker, str]]:
         yield worker, f"{name}-config"
     finally:
         worker.kill()
+
+
+def _kill_late(process: "subprocess.Popen[str]", over: threading.Event, seconds: float) -> None:
+    if not over.wait(patience(seconds)):
+        process.kill()

@@ -19,6 +19,7 @@ from cdc_outbox.testing import MemoryMetrics
 from tests.support.patience import patience
 from tests.support.pipeline import Pipeline, create_service_tables
 from tests.support.rig import Connection, eventually
+from tests.support.threads import Threads
 from tests.support.timings import QUICK_LIMITS
 
 QUICK = {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "topic.metadata.refresh.interval.ms": 300}
@@ -54,13 +55,12 @@ def apply_effect(event: RecordedEvent, connection: Connection) -> None:
 
 def run_to_its_end(consumer: Consumer) -> None:
     """Run a consumer until it ends; after a while it is stopped, so that a test fails instead of hanging."""
-    watchdog = threading.Timer(60, consumer.stop)
-    watchdog.start()
-    try:
-        consumer.run()
-    finally:
-        watchdog.cancel()
-        watchdog.join()
+    with Threads() as threads:
+        running = threads.submit(consumer.run)
+        try:
+            running.result(patience())
+        finally:
+            consumer.stop()
 
 
 def _new_name() -> str:
@@ -183,24 +183,12 @@ class Service(ServiceTables):
     def running(self, consumer: Consumer | None = None) -> Iterator[Consumer]:
         """Run a consumer on a thread, stop it at the end, and raise what it raised."""
         consumer = consumer or self.consumer()
-        raised: list[BaseException] = []
-
-        def run() -> None:
+        with Threads() as threads:
+            threads.submit(consumer.run)
             try:
-                consumer.run()
-            except BaseException as error:  # noqa: BLE001 - raised again below
-                raised.append(error)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield consumer
-        finally:
-            consumer.stop()
-            thread.join(patience())
-            if raised:  # also where the block fails, which is why as a rule
-                raise raised[0]
-        assert not thread.is_alive()
+                yield consumer
+            finally:
+                consumer.stop()
         assert self.metrics.refused == []
 
     @contextmanager
@@ -221,15 +209,13 @@ class Service(ServiceTables):
                     over.wait(0.5)
                     current[0] = self.consumer()
 
-        thread = threading.Thread(target=run)
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            current[0].stop()
-            thread.join(patience())
-        assert not thread.is_alive()
+        with Threads() as threads:
+            threads.submit(run)
+            try:
+                yield
+            finally:
+                over.set()
+                current[0].stop()
         assert self.metrics.refused == []
 
     def run_to_its_end(self, consumer: Consumer | None = None) -> None:

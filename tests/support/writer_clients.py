@@ -1,13 +1,13 @@
 """The user's side of a driver's connection, and the database as others see it, for the tests of every driver."""
 
 import asyncio
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from cdc_outbox import AsyncOutbox, Event, Outbox, OutboxTable, RecordedEvent, SequenceMode, WireContract
 from cdc_outbox.databases.dialects import Dialect
+from tests.support.threads import Threads
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={"total": 10})
 NUMBERED_BY_CALLER = WireContract(aggregates={"order": SequenceMode.INCREASING})
@@ -57,8 +57,8 @@ class AsyncClient(Client):
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
+        self._threads = Threads()
+        self._threads.submit(self.loop.run_forever)
 
     def run(self, awaitable: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(awaitable, self.loop).result()
@@ -85,7 +85,7 @@ class AsyncClient(Client):
 
     def close(self) -> object:
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
+        self._threads.shutdown()
         return self.loop.close()
 
 

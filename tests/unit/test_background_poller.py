@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from confluent_kafka import TopicPartition
 from cdc_outbox.consumer.group import BackgroundPoller
 from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 Places = set[tuple[str, int]]
 
@@ -134,16 +136,13 @@ def test_what_the_other_thread_polls_last_is_dropped_too() -> None:
             return Record(place, 7)
 
     client: Any = Slow()
-    dropped: list[list[int]] = []
-    with kept(client) as poller:
+    with kept(client) as poller, Threads() as threads:
         with poller.busy():
             assert polls.wait(patience())
-        dropping = threading.Thread(target=lambda: dropped.append(poller.drop(place)))
-        dropping.start()
-        dropping.join(0.1)  # which would be enough for one that waits for nobody
+        dropping = threads.submit(poller.drop, place)
+        wait([dropping], 0.1)  # which would be enough for one that waits for nobody
         may_return.set()
-        dropping.join(patience())
-    assert dropped == [[7]]
+        assert dropping.result() == [7]
 
 
 class CountingClient(SpyClient):

@@ -3,8 +3,8 @@
 import fcntl
 import json
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from cdc_outbox.errors import StackError
 from cdc_outbox.testing import folder as folder_module
 from cdc_outbox.testing.folder import StackFolder
 from cdc_outbox.testing.process import ProcessRecord
-from tests.support.patience import patience
+from tests.support.threads import Threads
 
 
 @pytest.fixture
@@ -95,16 +95,15 @@ def test_ports_that_are_reserved_at_the_same_time_are_all_written_down(
 ) -> None:
     folder = StackFolder("try", tmp_path)
     folder.occupy()
-    reserved: list[int] = []
-    other = threading.Thread(target=lambda: reserved.append(StackFolder("try", tmp_path).reserve_port()))
+    others: list[Future[int]] = []
+    with Threads() as threads:
 
-    def reserve_another_one() -> None:
-        other.start()
-        other.join(0.2)  # without a lock it ends in this time
+        def reserve_another_one() -> None:
+            others.append(threads.submit(StackFolder("try", tmp_path).reserve_port))
+            wait(others, 0.2)  # without a lock it ends in this time
 
-    before(monkeypatch, folder_module, "_can_listen", reserve_another_one)
-    reserved.append(folder.reserve_port())
-    other.join(patience())
+        before(monkeypatch, folder_module, "_can_listen", reserve_another_one)
+        reserved = [folder.reserve_port(), others[0].result()]
     assert sorted(json.loads((folder.path / "ports.json").read_text())) == sorted(reserved)
     folder.release()
 

@@ -4,7 +4,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from cdc_outbox.testing.sharing import shared
 from tests.support.patience import patience
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 class Maker:
@@ -40,11 +40,15 @@ def test_the_second_gets_a_copy_and_the_first_ends_it_once_the_second_has_left(t
             assert maker.ended == []
             return value
 
-    with ThreadPoolExecutor(1) as pool:
+    def leave_later() -> None:
+        leave.wait(0.1)
+        leave.set()
+
+    with Threads() as pool:
         with shared(tmp_path, "it", maker) as first:
             copy = pool.submit(second)
             assert entered.wait(patience())
-            threading.Timer(0.1, leave.set).start()
+            pool.submit(leave_later)
         assert maker.ended == [1]
         assert leave.is_set()
         assert (copy.result(patience()), maker.made) == (first, 1)

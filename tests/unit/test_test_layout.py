@@ -52,3 +52,17 @@ def test_only_exclusive_tests_reconfigure_a_server_that_they_did_not_start() -> 
 def test_a_statement_that_reconfigures_a_shared_server_is_seen(statement: str) -> None:
     assert reconfigures_a_shared_server(f'cursor.execute("{statement}")\n')
     assert not reconfigures_a_shared_server(f'outbox_stack.add_postgres(15)\ncursor.execute("{statement}")\n')
+
+
+_OWN_THREADS = re.compile(r"\b(?:threading\.Thread|Thread|threading\.Timer|Timer|ThreadPoolExecutor)\(")
+_STARTS_THREADS = {
+    "tests/support/threads.py": "Threads starts all others",
+    "tests/faults/commander.py": "the process under test has it, and ends with it",
+}
+
+
+def test_threads_of_tests_are_started_by_what_ends_them_and_raises_their_errors() -> None:
+    """See :class:`tests.support.threads.Threads`."""
+    paths = sorted((ROOT / "tests").rglob("*.py"))
+    found = {str(path.relative_to(ROOT)) for path in paths if _OWN_THREADS.search(path.read_text())}
+    assert found == _STARTS_THREADS.keys()

@@ -1,7 +1,7 @@
 """Every hazard that can be provoked here is: what the linter tells of a configuration is what comes of it."""
 
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack
 from typing import TypeGuard
 
@@ -26,6 +26,7 @@ from tests.proofs.routed import Routed
 from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import make_connector_role
+from tests.support.threads import Threads
 
 AT_ONCE = 14
 """Proofs that run at the same time: each one waits more than it works."""
@@ -106,7 +107,7 @@ def runs(request: pytest.FixtureRequest, site: Site) -> Iterator[Runs]:
     proofs: list[Ran | Pair | OnMariaDb] = [proof for proof in reversed(RAN) if proof.code in asked]
     if any(proof.kind is DatabaseKind.MARIADB for proof in proofs):
         request.getfixturevalue("statements")
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with Threads(AT_ONCE, seconds=1800) as pool:
         together = {proof.code: pool.submit(proof.prove, site) for proof in proofs if not alone(proof)}
         wait(together[proof.code] for proof in proofs if proof.kind is DatabaseKind.MARIADB and not alone(proof))
         yield together | {proof.code: pool.submit(proof.prove, site) for proof in proofs if alone(proof)}

@@ -1,7 +1,5 @@
 """Parts of the real stack die, and afterwards the database and the topic are counted."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import psycopg
 import pytest
 
@@ -12,6 +10,7 @@ from tests.faults.connect import take_over
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
 from tests.support.service import Service
+from tests.support.threads import Threads
 
 
 def committed(service: Service) -> list[tuple[str, int]]:
@@ -28,13 +27,13 @@ def assert_effects_once_and_in_order(service: Service) -> None:
 
 
 def write_from_four_threads(service: Service, each: int) -> None:
-    with ThreadPoolExecutor(4) as pool:
+    with Threads(4) as pool:
         list(pool.map(lambda aggregate_id: service.pipeline.write(each, aggregate_id), "abcd"))
 
 
 def test_a_killed_connect_worker_loses_nothing_and_repeats_have_no_effect(service: Service) -> None:
     worker = service.pipeline.stack.workers[0]
-    with service.running(), ThreadPoolExecutor(1) as pool:
+    with service.running(), Threads(1) as pool:
         writing = pool.submit(write_from_four_threads, service, 150)
         eventually(lambda: len(service.effects()) > 50, "the stream to run")
         worker.pause()  # or a fast worker on a quiet machine may have nothing before it when it dies

@@ -1,7 +1,6 @@
 """A Connect worker that is killed under load, in every mode."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import psycopg
@@ -12,6 +11,7 @@ from cdc_outbox.testing import Stack
 from tests.support.pipeline import Pipeline
 from tests.support.rig import eventually
 from tests.support.service import Service
+from tests.support.threads import Threads
 
 ORDER = Event(aggregate_type="order", aggregate_id="1", type="OrderPlaced", payload={"total": 10})
 
@@ -37,7 +37,7 @@ def test_many_writers_and_a_killed_worker_leave_effects_once_and_in_order(pipeli
                 outbox.add_all(connection, [ORDER, replace(ORDER, aggregate_id="2")])
                 connection.rollback() if number % 5 == 4 else connection.commit()
 
-    with service.running(), ThreadPoolExecutor(4) as pool:
+    with service.running(), Threads(4) as pool:
         writing = [pool.submit(write, writer) for writer in range(4)]
         eventually(lambda: len(service.effects()) >= 10, "the first effects")
         worker.kill()

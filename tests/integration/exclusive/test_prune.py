@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import ARCHIVE, WEEK, Pruner
 from tests.support.rig import Connection, eventually
+from tests.support.threads import Threads
 
 
 def test_what_was_delivered_goes_and_the_pipeline_goes_on(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -157,7 +157,7 @@ def test_two_runs_at_once_delete_each_row_once(pruner: Pruner, pipeline: Pipelin
     pipeline.write(200)
     pruner.prove()
     pruner.run(wait_seconds=0, archive=ARCHIVE, limit_rows=1)
-    with ThreadPoolExecutor(3) as pool:
+    with Threads(3) as pool:
         runs = [pool.submit(pruner.run, wait_seconds=0, archive=ARCHIVE, batch_rows=number) for number in (3, 5, 7)]
         assert sum(run.result().deleted for run in runs) == 199
     assert pruner.rows == 0
@@ -170,7 +170,7 @@ def test_runs_take_turns_by_the_batch(pruner: Pruner, pipeline: Pipeline, writer
     pruner.prove()
     waiting = """select count(*) = 1 from pg_locks join pg_database on pg_database.oid = database
         where locktype = 'advisory' and not granted and datname = current_database()"""
-    with ThreadPoolExecutor(1) as pool:
+    with Threads(1) as pool:
         writer.execute('select pg_advisory_xact_lock(hashtextextended(\'cdc-outbox prune "public"."outbox"\', 0))')
         run = pool.submit(pruner.run, wait_seconds=0)
         eventually(lambda: pruner.query(waiting), "the run to wait for its turn")

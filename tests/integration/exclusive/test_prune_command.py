@@ -3,7 +3,6 @@
 import json
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner
 from tests.support.relay_command import is_read, relay, wait_until_read
 from tests.support.rig import eventually, one
+from tests.support.threads import Threads
 
 MARIADB = "{kind: mariadb, host: h, name: orders, user: connector, password: '${env:PASSWORD}'}"
 
@@ -29,7 +29,7 @@ def writing(pipeline: Pipeline) -> Iterator[None]:
         while not ended.wait(0.5):
             pipeline.write(1)
 
-    with ThreadPoolExecutor() as pool:
+    with Threads() as pool:
         written = pool.submit(write)
         try:
             yield

@@ -1,11 +1,10 @@
 """What is deleted while the Connect worker is halted or killed; afterwards rows and messages are counted."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.pruning import WEEK, Pruner, add
 from tests.support.rig import Connection, eventually
+from tests.support.threads import Threads
 
 
 def test_nothing_goes_that_the_slot_has_not_confirmed(pruner: Pruner, pipeline: Pipeline) -> None:
@@ -73,7 +72,7 @@ def test_a_connector_that_is_started_anew_meanwhile_is_waited_for(pruner: Pruner
     worker = pipeline.stack.workers[0]
     worker.pause()
     pipeline.write(5)
-    with ThreadPoolExecutor(1) as pool:
+    with Threads(1) as pool:
         run = pool.submit(pruner.run, wait_seconds=100)
         eventually(lambda: any(report.startswith("wait") for report in pruner.reports), "the run to wait")
         worker.kill()
