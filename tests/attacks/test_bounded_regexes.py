@@ -1,6 +1,5 @@
 """What is looked for in texts of others takes a time that grows as they do."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 
@@ -9,6 +8,7 @@ import pytest
 from cdc_outbox.debezium.java_regex import matches, read_regex
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.redaction import REFERENCE, SecretRedactor, hides, shows_password
+from tests.support.time_limits import cpu_seconds
 
 TEXTS = [
     "token",
@@ -35,12 +35,7 @@ LOOKS: dict[str, Callable[[str], object]] = {
 
 
 def least_seconds(look: Callable[[str], object], text: str) -> float:
-    def once() -> float:
-        begun = time.process_time()
-        look(text)
-        return time.process_time() - begun
-
-    return min(once() for _ in range(3))
+    return min(cpu_seconds(partial(look, text)) for _ in range(3))
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -1,16 +1,17 @@
 import json
-import time
 from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
 from cdc_outbox.databases.database import CAPTURED, DatabaseKind
-from cdc_outbox.debezium.lint import RULES, lint, lint_all
+from cdc_outbox.debezium.lint import RULES, Config, lint, lint_all
 from cdc_outbox.finding import Severity
 from tests.support.configs import CLEAN, JSON, MONGO_ROUTER, changed, config_of
 from tests.support.hazards import CASES
 from tests.support.lint_case import Case
+from tests.support.time_limits import cpu_seconds
 
 
 def codes(changes: Mapping[str, str | None], kind: DatabaseKind = DatabaseKind.POSTGRESQL) -> list[str]:
@@ -133,13 +134,16 @@ def test_an_expression_that_java_refuses_is_found_though_python_may_read_it(rege
     assert "CC216" in codes({"predicates.isOutbox.pattern": regex})
 
 
+def slow_config(length: int) -> Config:
+    tables = ",".join(f"{'a' * 3000}{number}.outbox" for number in range(length))
+    slow = ",".join(f"(?:.*a){{20}}.*x{number}y" for number in range(5 * length))
+    return config_of(changed(DatabaseKind.POSTGRESQL, {"table.include.list": tables, "schema.include.list": slow}))
+
+
 def test_slow_expressions_are_given_a_second_together() -> None:
-    tables = ",".join(f"{'a' * 3000}{number}.outbox" for number in range(100))
-    slow = ",".join(f"(?:.*a){{20}}.*x{number}y" for number in range(500))
-    config = config_of(changed(DatabaseKind.POSTGRESQL, {"table.include.list": tables, "schema.include.list": slow}))
-    begin = time.process_time()
-    [finding] = [finding for finding in lint(config) if finding.code != "CC505"]
-    assert time.process_time() - begin < 3
+    few, many = (cpu_seconds(partial(lint, slow_config(length))) for length in (20, 200))
+    assert many < 5 * few
+    [finding] = [finding for finding in lint(slow_config(200)) if finding.code != "CC505"]
     assert (finding.code, finding.severity) == ("CC122", Severity.WARNING)
     assert codes({}) == []  # what one configuration has spent another one has again
 
@@ -244,27 +248,33 @@ def test_what_is_wrong_with_the_name_of_a_slot_is_told(slot: str, fault: str) ->
     assert (found.code, found.message.partition(";")[0]) == ("CC603", f"the slot name {fault}")
 
 
-def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:
-    many = [f"a{number}" for number in range(4_000)]
+def busy_config(length: int) -> Config:
+    many = [f"a{number}" for number in range(length)]
     options = {**CLEAN[DatabaseKind.POSTGRESQL], **dict.fromkeys(many, "x")}
-    options |= {f"transforms.outbox.{name}": "x" for name in many[:2_000]}
+    options |= {f"transforms.outbox.{name}": "x" for name in many[: length // 2]}
     for option in ("transforms", "predicates", "table.include.list", "schema.include.list", "column.exclude.list"):
         options[option] = "outbox," + ",".join(many)
     options["transforms.outbox.table.fields.additional.placement"] = ",".join(f"{name}:header" for name in many)
-    options["transforms.outbox.route.topic.regex"] = "(a|a)*+" * 5_000
-    options["slot.name"] = "x" * 100_000
-    begin = time.process_time()
-    found = lint(config_of(options))
-    assert time.process_time() - begin < 10
-    assert max(Counter(finding.code for finding in found).values()) == 100
+    options["transforms.outbox.route.topic.regex"] = "(a|a)*+" * length
+    options["slot.name"] = "x" * 25 * length
+    return config_of(options)
+
+
+def test_a_configuration_that_is_meant_to_keep_the_linter_busy_does_not() -> None:
+    few, many = (cpu_seconds(partial(lint, busy_config(length))) for length in (500, 4_000))
+    assert many < 16 * few, "eight times as much takes twice as long; 64 where each looks at all others"
+    assert max(Counter(finding.code for finding in lint(busy_config(500))).values()) == 100
+
+
+def unknown_config(length: int) -> Config:
+    unknown = {f"transforms.outbox.{number:030}": "x" for number in range(length)}
+    return config_of({**CLEAN[DatabaseKind.POSTGRESQL], **unknown})
 
 
 def test_a_megabyte_of_unknown_options_is_judged_in_a_moment() -> None:
-    unknown = {f"transforms.outbox.{number:030}": "x" for number in range(15_000)}
-    config = config_of({**CLEAN[DatabaseKind.POSTGRESQL], **unknown})
-    begin = time.process_time()
-    found = lint(config)
-    assert time.process_time() - begin < 3
+    few, many = (cpu_seconds(partial(lint, unknown_config(length))) for length in (1_500, 15_000))
+    assert many < 30 * few, "ten times as many take ten times as long; a hundred where each looks at all others"
+    found = lint(unknown_config(15_000))
     assert Counter(finding.code for finding in found) == {"CC226": 100}
 
 

@@ -2,7 +2,8 @@
 
 import ast
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,13 @@ from tests.support.rig import eventually
 ROOT = Path(__file__).parents[2]
 _LAST = frozenset({"at_most", "flush", "join", "result", "select", "timeout", "wait", "wait_for"})
 """What waits for as long as its last argument says; what waits for its ``timeout`` may have any name."""
+_ELAPSED = re.compile(r"\b(?:monotonic|perf_counter|time)\(\) - ")
 _EXCEPTIONS = {
     'eventually(lambda: self.ledger.present <= self.published().keys(), "the events", seconds=3)': (
         "a history goes on where its connector has stopped for good"
+    ),
+    "assert time.monotonic() - began < patience(10)": (
+        "what the command would wait for if it waited takes 10 s on any machine"
     ),
     "handler_at[0] = time.monotonic() + 3600": "the time of an event, for which nothing waits",
 }
@@ -24,40 +29,52 @@ _INSTANT = float("1e-3")
 
 
 def tuned_waits(code: str) -> list[int]:
-    """Return the lines that wait for a number of seconds, at least one, instead of for :func:`patience`.
+    """Return the lines that wait for a number of seconds, at least one, or allow it, instead of :func:`patience`.
 
     A shorter wait is a pause, and so is one that a loop repeats until it is over. SQLite's time-out is a setting.
     """
     tree = ast.parse(code)
     numbers = dict(_numbers(tree))
     pauses = {id(node) for loop in ast.walk(tree) if isinstance(loop, ast.While) for node in ast.walk(loop.test)}
+    return sorted(
+        node.lineno
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Call) and id(node) not in pauses and _waits(node, numbers))
+        or (isinstance(node, ast.BinOp) and _is_deadline(node, numbers))
+        or (isinstance(node, ast.Compare) and _bounds_elapsed(node, numbers))
+    )
 
-    def seconds(node: ast.expr | None) -> float:
-        match node:
-            case ast.Constant(float() | int() as value):
-                return value
-            case ast.Name(name):
-                return numbers.get(name, 0)
-            case ast.BinOp(left, ast.Mult(), right):
-                return seconds(left) * seconds(right)
-            case ast.BinOp(left, ast.Add() | ast.Sub(), right):
-                return max(seconds(left), seconds(right))
-        return 0
 
-    def is_tuned(node: ast.AST) -> bool:
-        if isinstance(node, ast.BinOp):  # a deadline
-            return ast.unparse(node.left) == "time.monotonic()" and seconds(node.right) >= 1
-        if not isinstance(node, ast.Call) or id(node) in pauses:
-            return False
-        called = ast.unparse(node.func)
-        name, options = called.rpartition(".")[2], {each.arg: each.value for each in node.keywords}
-        if name in {"eventually", "patience"}:
-            shortest = seconds(options.get("seconds", node.args[0] if node.args else None))
-            return 0 < shortest < SECONDS
-        last = node.args[-1] if node.args and name in _LAST else None
-        return called != "sqlite3.connect" and max(seconds(options.get("timeout")), seconds(last)) >= 1
+def _waits(call: ast.Call, numbers: Mapping[str, float]) -> bool:
+    called = ast.unparse(call.func)
+    name, options = called.rpartition(".")[2], {each.arg: each.value for each in call.keywords}
+    if name in {"eventually", "patience"}:
+        return 0 < _seconds(options.get("seconds", call.args[0] if call.args else None), numbers) < SECONDS
+    last = call.args[-1] if call.args and name in _LAST else None
+    return called != "sqlite3.connect" and max(_seconds(each, numbers) for each in (options.get("timeout"), last)) >= 1
 
-    return sorted(node.lineno for node in ast.walk(tree) if isinstance(node, ast.Call | ast.BinOp) and is_tuned(node))
+
+def _is_deadline(sum_: ast.BinOp, numbers: Mapping[str, float]) -> bool:
+    return ast.unparse(sum_.left) == "time.monotonic()" and _seconds(sum_.right, numbers) >= 1
+
+
+def _bounds_elapsed(comparison: ast.Compare, numbers: Mapping[str, float]) -> bool:
+    is_bounded = isinstance(comparison.ops[-1], ast.Lt | ast.LtE) and _seconds(comparison.comparators[-1], numbers) >= 1
+    return is_bounded and bool(_ELAPSED.search(ast.unparse(comparison)))
+
+
+def _seconds(node: ast.expr | None, numbers: Mapping[str, float]) -> float:
+    """Return what an expression is, or 0 if that is not written there."""
+    match node:
+        case ast.Constant(float() | int() as value):
+            return value
+        case ast.Name(name):
+            return numbers.get(name, 0)
+        case ast.BinOp(left, ast.Mult(), right):
+            return _seconds(left, numbers) * _seconds(right, numbers)
+        case ast.BinOp(left, ast.Add() | ast.Sub(), right):
+            return max(_seconds(left, numbers), _seconds(right, numbers))
+    return 0
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[str, float]]:
@@ -98,6 +115,8 @@ def test_no_test_waits_for_a_tuned_number_of_seconds() -> None:
         "until = time.monotonic() + 10",
         "process.wait(2 * LIMIT)",
         "process.wait(session + LIMIT)",
+        "assert time.monotonic() - began < 10",
+        "assert 2 <= time.monotonic() - began < LIMIT",
         "eventually(holds, 'it', seconds=3)",
         "process.wait(patience(10))",
     ],
@@ -121,6 +140,7 @@ def test_a_tuned_wait_is_seen(line: str) -> None:
         "eventually(holds, 'it', seconds=90)",
         "Timings(timeout_seconds=2)",
         "wait_for(clock, UP)",
+        "assert time.monotonic() - began > 2",
         "threading.Event().wait(limit * 2)",
     ],
 )

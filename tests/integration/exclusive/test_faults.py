@@ -91,7 +91,6 @@ def test_a_second_worker_takes_over_from_one_that_is_killed_under_load(deployed:
     # Nothing lost is what take_over waits for.
     assert found.violations == []
     assert found.events > 1000
-    assert found.seconds < 60
 
 
 def test_a_part_can_be_paused_resumed_and_restarted(outbox_stack: Stack) -> None:
