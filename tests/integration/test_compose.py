@@ -74,9 +74,11 @@ def test_versions_are_pinned_once() -> None:
 def test_the_dockerfile_copies_what_is_there_and_what_the_context_lets_through() -> None:
     dockerfile = (ROOT / "infra" / "connect" / "Dockerfile").read_text()
     assert SERVICES["connect"]["build"] == {"context": ".", "dockerfile": "infra/connect/Dockerfile"}
-    [source] = re.findall(r"^COPY (cdc_outbox\S*)", dockerfile, re.MULTILINE)
-    assert (ROOT / source).exists()
-    assert (ROOT / ".dockerignore").read_text().split() == ["*", f"!{source}"]
+    copies = re.findall(r"^COPY (?!--from=)(.+) \S+$", dockerfile, re.MULTILINE)
+    sources = [source for copied in copies for source in copied.split()]
+    assert sources
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+    assert (ROOT / ".dockerignore").read_text().split() == ["*", *(f"!{source}" for source in sources)]
 
 
 def test_the_database_runs_the_major_version_of_the_local_stack(outbox_stack: Stack) -> None:
