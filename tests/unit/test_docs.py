@@ -1,5 +1,6 @@
 """What ``docs/`` shows of tests and of a contract is executed, as it stands there."""
 
+import os
 import re
 import shlex
 from contextlib import nullcontext
@@ -73,6 +74,16 @@ def test_the_readme_links_to_every_page() -> None:
     readme = (DOCS.parent / "README.md").read_text()
     missing = [page.name for page in DOCS.rglob("*.md") if f"({page.relative_to(DOCS.parent)}" not in readme]
     assert missing == []
+
+
+def test_the_first_screen_of_the_readme_names_the_commands_of_a_fresh_checkout() -> None:
+    root = DOCS.parent
+    first = "\n".join((root / "README.md").read_text().splitlines()[:25])
+    for command in ("./infra/demo", "./infra/test"):
+        assert f"`{command}`" in first
+        script = root / command
+        assert os.access(script, os.X_OK)
+        assert "\ninfra/setup" in script.read_text()
 
 
 def shown_commands(page: Path) -> list[list[str]]:
