@@ -22,7 +22,6 @@ _EXCEPTIONS = {
     "assert time.monotonic() - began < patience(10)": (
         "what the command would wait for if it waited takes 10 s on any machine"
     ),
-    "handler_at[0] = time.monotonic() + 3600": "the time of an event, for which nothing waits",
 }
 """Lines whose number is no patience, and why."""
 _INSTANT = float("1e-3")
