@@ -3,17 +3,18 @@
 import asyncio
 import importlib
 import logging
-import signal
+import os
 import sys
 import traceback
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from cdc_outbox.cli.arguments import consumer_argument
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import ExitCode, say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.cli.running import (
     collect_seldom,
@@ -67,14 +68,20 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
     collect_seldom()
+    created_at = consumer.progress().started_at
+
+    def stop() -> None:
+        if consumer.progress().started_at == created_at:
+            os._exit(ExitCode.DONE)  # it has not joined its group: do not wait for a server that does not answer
+        consumer.stop()
+
     if isinstance(consumer, Consumer):
-        stop_at_signals(consumer.stop)
+        stop_at_signals(stop)
         consumer.run()
         return
 
     async def run() -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        stop_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop))
         await consumer.run()
 
     asyncio.run(run())

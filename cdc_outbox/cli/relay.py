@@ -1,6 +1,7 @@
 """``cdc-outbox relay``."""
 
 import logging
+import signal
 import sys
 from collections.abc import Mapping
 from io import TextIOBase
@@ -18,6 +19,7 @@ from cdc_outbox.cli.output import say
 from cdc_outbox.cli.probe import BROKERS, probe
 from cdc_outbox.cli.running import (
     collect_seldom,
+    interrupt_at_signals,
     listen_option,
     listening,
     log_format_option,
@@ -143,18 +145,31 @@ def relay(
     with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
-        slot.prepare(timeout_seconds=slot_timeout)
+        _prepare(slot, slot_timeout, running)
     if take_over:
         record_action(acting(), "relay", pipeline.name, takes_over=True)
     if running is None:
         return
     try:
         with listening(listen, running, metrics):
-            stop_at_signals(running.stop)
             collect_seldom()
             running.run()
     finally:
         say(f"{pipeline.name}: {counted(running.progress().events, 'event')} delivered", err=True)
+
+
+def _prepare(slot: RelaySlot, seconds: float, running: Relay | None) -> None:
+    """Prepare the slot. A signal ends this, takes back what was begun, and stops the relay that would run next."""
+    interrupt_at_signals(signal.SIGTERM, signal.SIGINT)
+    try:
+        slot.prepare(timeout_seconds=seconds)
+        if running is not None:
+            stop_at_signals(running.stop)
+    except KeyboardInterrupt:
+        if running is None:
+            raise
+        stop_at_signals(running.stop)  # Python resets the handlers that ignore them while it exits
+        running.stop()
 
 
 def _refuse_brokers(kafka: Mapping[str, Any]) -> None:

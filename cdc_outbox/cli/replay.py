@@ -4,10 +4,10 @@ import asyncio
 import logging
 import re
 import shlex
-import signal
 import sys
 from contextlib import nullcontext, redirect_stdout
 from datetime import datetime
+from functools import partial
 
 import click
 
@@ -16,7 +16,7 @@ from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.inbox import AggregateName
 from cdc_outbox.cli.options import acting, dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, say
-from cdc_outbox.cli.running import start_log
+from cdc_outbox.cli.running import start_log, stop_at_signals
 from cdc_outbox.cli.times import Time
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
 from cdc_outbox.operations.actions import record_action
@@ -133,15 +133,12 @@ def _document(name: str, done: Replayed, *, dry_run: bool) -> str:
 
 
 def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: float | None, dry_run: bool) -> Replayed:
-    signals = (signal.SIGTERM, signal.SIGINT)
     if isinstance(consumer, Consumer):
-        for number in signals:
-            signal.signal(number, lambda _number, _frame: consumer.stop())
+        stop_at_signals(consumer.stop)
         return consumer.replay(selection, rate=rate, dry_run=dry_run)
 
     async def run() -> Replayed:
-        for number in signals:
-            asyncio.get_running_loop().add_signal_handler(number, consumer.stop)
+        stop_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, consumer.stop))
         return await consumer.replay(selection, rate=rate, dry_run=dry_run)
 
     return asyncio.run(run())

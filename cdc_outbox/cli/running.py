@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from types import FrameType
 from typing import Any, TypeVar
 
 import click
@@ -103,10 +104,23 @@ def listening(listen: str | None, running: Monitored, metrics: Exposition | None
     return MonitorServer(running, metrics=metrics, host=host or "127.0.0.1", port=int(port))
 
 
-def stop_at_signals(stop: Callable[[], None]) -> None:
-    """Have SIGTERM and Ctrl-C call a function."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: stop())
+def stop_at_signals(stop: Callable[[], object]) -> None:
+    """Have SIGTERM and Ctrl-C call a function, and ignore a repeated one, which could kill Python while it exits."""
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, _frame: (signal.signal(number, signal.SIG_IGN), stop()))
+
+
+def interrupt_at_signals(*numbers: signal.Signals) -> None:
+    """Have the first of these signals raise ``KeyboardInterrupt``, and ignore all of them from then on."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            # Not SIG_IGN: Python complains of a signal that came before and would be handled after.
+            signal.signal(number, lambda _number, _frame: None)
+        raise KeyboardInterrupt
+
+    for number in numbers:
+        signal.signal(number, interrupt)
 
 
 log_format_option = click.option(

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from types import FrameType
 from typing import Any
 
 import click
@@ -17,6 +16,7 @@ import click
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
+from cdc_outbox.cli.running import interrupt_at_signals
 from cdc_outbox.errors import CdcOutboxError, StackError
 from cdc_outbox.redaction import counted
 
@@ -139,7 +139,7 @@ def up(
         environment=variables,
     )
     StackFolder(name).refuse_held()
-    _hear_signals()
+    interrupt_at_signals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     say(f"{name}: starting {_parts_of(config)}", err=True)
     if detach:
         _detach(config)
@@ -385,16 +385,3 @@ def _arguments(config: StackConfig) -> list[str]:
         *(["--mariadb"] if config.mariadb else []),
         *(["--system-postgres"] if config.system_postgres else []),
     ]
-
-
-def _hear_signals() -> None:
-    """End the stack at SIGTERM and SIGHUP as at Ctrl-C, and ignore all of them while it ends."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            # Not SIG_IGN: Python complains of a signal that came before and would be handled after.
-            signal.signal(number, lambda _number, _frame: None)
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, interrupt)

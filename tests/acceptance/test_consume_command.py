@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ import signal
 import psycopg
 
 import cdc_outbox.databases.drivers.psycopg
-from cdc_outbox.consumer import Consumer, Limits, Retry, SequenceMode, WireContract
+from cdc_outbox.consumer import AsyncConsumer, Consumer, Limits, Retry, SequenceMode, WireContract
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 
 NAME = os.environ["NAME"]
@@ -47,7 +48,7 @@ class Dying(Psycopg):
 
 
 cdc_outbox.databases.drivers.psycopg.Psycopg = Dying
-consumer = Consumer(
+SETTINGS = dict(
     name=NAME,
     contract=WireContract(aggregates={"order": SequenceMode.GAPLESS}, topic=os.environ["TOPIC"]),
     kafka={
@@ -55,10 +56,23 @@ consumer = Consumer(
         "session.timeout.ms": 2000,
         "heartbeat.interval.ms": 500,
     },
-    database=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]),
     limits=Limits(batch_events=1),
     retry=Retry(inline_retry_seconds=0),
 )
+INSERT = "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)"
+consumer = Consumer(**SETTINGS, database=lambda: psycopg.connect(os.environ["CDC_OUTBOX_DSN"]))
+
+
+async def connect():
+    return await psycopg.AsyncConnection.connect(os.environ["CDC_OUTBOX_DSN"])
+
+
+asynchronous = AsyncConsumer(**SETTINGS, database=connect)
+
+
+@asynchronous.on("OrderPlaced")
+async def ship_soon(event, connection):
+    await connection.execute(INSERT, (event.aggregate_id, event.sequence, event.id))
 
 
 @consumer.on("OrderPlaced")
@@ -66,10 +80,7 @@ def ship(event, connection):
     if os.environ.get("DIE") == f"in-handler:{event.sequence}":
         os.kill(os.getpid(), signal.SIGKILL)
     Dying.handled = event.sequence
-    connection.execute(
-        "insert into effects (aggregate, sequence, event_id) values (%s, %s, %s)",
-        (event.aggregate_id, event.sequence, event.id),
-    )
+    connection.execute(INSERT, (event.aggregate_id, event.sequence, event.id))
 
 
 @consumer.on("Poison")
@@ -107,8 +118,10 @@ def environment(service: Service, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def consuming(folder: Path, env: dict[str, str], *options: str) -> "Iterator[subprocess.Popen[str]]":
-    command = [f"{sys.prefix}/bin/cdc-outbox", "consume", *options, "service:consumer"]
+def consuming(
+    folder: Path, env: dict[str, str], *options: str, target: str = "service:consumer"
+) -> "Iterator[subprocess.Popen[str]]":
+    command = [f"{sys.prefix}/bin/cdc-outbox", "consume", *options, target]
     process = subprocess.Popen(
         command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -135,6 +148,33 @@ def test_a_signal_ends_it_in_good_order(service: Service, folder: Path, number: 
         f"reads consumer={service.name} partitions=3 topics={service.pipeline.topic}",
     ]
     assert service.committed_offset() == 5
+
+
+@pytest.mark.parametrize("target", ["service:consumer", "service:asynchronous"])
+def test_signals_that_are_repeated_until_it_has_ended_do_not_kill_it(
+    service: Service, folder: Path, target: str
+) -> None:
+    service.pipeline.write_and_send(5)
+    with consuming(folder, environment(service), target=target) as process:
+        eventually(lambda: len(service.effects()) == 5, "five effects")
+        while process.poll() is None:
+            process.terminate()
+        _, err = process.communicate()
+    assert process.returncode == 0
+    assert err.endswith(f"{service.name}: 5 applied\n")
+    assert service.committed_offset() == 5
+
+
+def test_a_signal_ends_it_while_brokers_do_not_answer(service: Service, folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with consuming(folder, environment(service, CDC_OUTBOX_BOOTSTRAP_SERVERS=address)) as process:
+            connected, _ = silent.accept()
+            with connected:
+                process.terminate()
+                assert process.communicate(timeout=60) == ("", "")
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,29 @@ def test_kill_9_and_a_second_instance_takes_over_and_nothing_is_lost(pipeline: P
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in first_seen.values())
 
 
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--create-slot",), 130)], ids=["relay", "--create-slot"])
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM,), (signal.SIGTERM, signal.SIGINT)], ids=["SIGTERM", "both"])
+def test_a_signal_while_the_slot_is_created_takes_back_what_was_begun(
+    pipeline: Pipeline, spec: Path, options: tuple[str, ...], code: int, numbers: tuple[signal.Signals, ...]
+) -> None:
+    log = spec.with_suffix(".log")
+    with pipeline.connect() as connection, psycopg.connect(pipeline.dsn) as writer:
+        writer.execute("select pg_current_xact_id()")
+        with relay(pipeline, spec, *options) as process:
+            waiting = (
+                "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            )
+            eventually(lambda: one(connection, waiting) == 1, "the slot's creation to wait for the transaction")
+            for number in numbers:
+                process.send_signal(number)
+            assert process.wait(60) == code, log.read_text()
+        assert "Traceback" not in log.read_text()
+        assert publishers_of(connection, pipeline.spec.outbox).find() is None
+        writer.rollback()
+        slots = "select count(*) from pg_replication_slots where database = current_database()"
+        eventually(lambda: one(connection, waiting) == 0 == one(connection, slots), "no slot")
+
+
 def test_health_and_metrics_follow_the_relay(pipeline: Pipeline, spec: Path, free_port: int) -> None:
     def ask(path: str) -> requests.Response | None:
         try:
