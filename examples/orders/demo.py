@@ -14,14 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import LiteralString
 
 import psycopg
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient
 from psycopg.sql import Literal
 
@@ -31,11 +31,6 @@ from cdc_outbox.testing import Stack, StackConfig
 from examples.orders.evidence import Evidence, gather
 from examples.orders.orders import place_order
 
-_GROUPS_NOT_LOADED = (
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.NOT_COORDINATOR,
-)
 HERE = Path(__file__).parent
 SPEC = "connectors/orders.yaml"
 CONTRACT = load_contract(HERE / "orders.contract.json")
@@ -52,6 +47,32 @@ IN_FLIGHT = 30
 """Events. A process is paused until so many wait for it, and then killed, so that a kill hits events in flight."""
 SHIPPED_SECONDS = 120
 """How long the last orders may take."""
+JOINED = (" reads consumer=", " reading slot ", " standing by: ")
+"""What a service logs once it is a member of its group, reads the slot, or waits for the one that does."""
+
+
+class Service(subprocess.Popen[str]):
+    """A service in a process of its own, whose log is copied to the demo's."""
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        super().__init__(arguments, env=environment, stderr=subprocess.PIPE, text=True)
+        self.joined = threading.Event()
+        self.copying = threading.Thread(target=self._copy_log)
+        self.copying.start()
+
+    def wait_until_joined(self) -> None:
+        """Wait as long as the machine needs; return at once if the service has ended."""
+        while not self.joined.wait(0.1) and self.poll() is None:
+            pass
+
+    def _copy_log(self) -> None:
+        if self.stderr is None:
+            return
+        with self.stderr as lines:
+            for line in lines:
+                print(line, end="", file=sys.stderr, flush=True)
+                if any(text in line for text in JOINED):
+                    self.joined.set()
 
 
 class Demo:
@@ -65,8 +86,8 @@ class Demo:
         self.consumer_dsn = stack.postgres.dsn("shipping", user="shipping_consumer", password=passwords["consumer"])
         self.relay_dsn = stack.postgres.dsn("orders", user="orders_relay", password=passwords["relay"])
         self.passwords = passwords
-        self.relays: list[subprocess.Popen[bytes]] = []
-        self.consumers: list[subprocess.Popen[bytes]] = []
+        self.relays: list[Service] = []
+        self.consumers: list[Service] = []
         self._orders = psycopg.connect(self.orders_admin, autocommit=True)
         self._shipping = psycopg.connect(self.shipping_admin, autocommit=True)
         self._admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers, "log_level": 0})
@@ -116,12 +137,12 @@ class Demo:
         """Start one more relay; the first one publishes, and the others stand by."""
         self.relays.append(self._start("relay", SPEC, variables={"CDC_OUTBOX_DSN": self.relay_dsn}))
 
-    def _start(self, *arguments: str, variables: dict[str, str]) -> "subprocess.Popen[bytes]":
+    def _start(self, *arguments: str, variables: dict[str, str]) -> Service:
         say(f"$ cdc-outbox {' '.join(arguments)} &")
         environment = {**os.environ, **self.stack.environment(), **variables}
-        return subprocess.Popen([sys.executable, "-m", "cdc_outbox", *arguments], env=environment)
+        return Service([sys.executable, "-m", "cdc_outbox", *arguments], environment)
 
-    def publishing_relay(self) -> "subprocess.Popen[bytes]":
+    def publishing_relay(self) -> Service:
         """Return the relay that publishes; which of them was first is a matter of milliseconds."""
         [(instance,)] = self._orders.execute("select instance from outbox_publishers").fetchall()
         return next(relay for relay in self.relays if str(instance).endswith(f"/{relay.pid}"))
@@ -156,16 +177,6 @@ class Demo:
         [future] = self._admin.list_consumer_group_offsets([wanted]).values()
         done = {place.partition: max(place.offset, 0) for place in future.result().topic_partitions}
         return sum(end - done.get(partition, 0) for partition, end in ends.items())
-
-    def busy_consumers(self) -> int:
-        """Return how many members of the group have partitions; 0 until the broker has loaded its groups."""
-        [future] = self._admin.describe_consumer_groups(["shipping"]).values()
-        try:
-            return sum(bool(member.assignment.topic_partitions) for member in future.result().members)
-        except KafkaException as error:
-            if error.args[0].code() not in _GROUPS_NOT_LOADED:
-                raise
-            return 0
 
     def close(self) -> None:
         """Stop the consumers and the relays."""
@@ -236,16 +247,26 @@ def run(demo: Demo) -> list[str]:
         for writer in writers:
             writer.result()
         late = wait_for(lambda: demo.shipped() - demo.committed(), at_least=0, seconds=SHIPPED_SECONDS) < 0
-    survivors = [process for process in (*demo.consumers, *demo.relays) if process.poll() is None]
-    for process in survivors:
-        process.terminate()
-    codes = [process.wait(timeout=60) for process in survivors]
+    codes = end([*demo.consumers, *demo.relays])
     missed = [victim for victim, hit in hits.items() if not hit]
     return [
         *(f"no events were in flight when {victim} was killed, so the kill proves nothing" for victim in missed),
         *([f"not every order was shipped within {SHIPPED_SECONDS} s"] if late else []),
         *([f"the services exited with {codes} instead of 0"] if any(codes) else []),
     ]
+
+
+def end(services: Sequence[Service]) -> list[int]:
+    """Stop the services that the demo did not kill, once each has joined, and return their exit codes."""
+    left = [service for service in services if service.poll() != -signal.SIGKILL]
+    for service in left:
+        service.wait_until_joined()
+    for service in left:
+        service.terminate()
+    codes = [service.wait(timeout=60) for service in left]
+    for service in left:
+        service.copying.join()
+    return codes
 
 
 def write(dsn: str, writer: int, killed: threading.Event) -> None:
@@ -274,7 +295,8 @@ def kill_consumer(demo: Demo) -> bool:
     """Kill a consumer while messages wait for it, and start another."""
     wait_for(demo.committed, at_least=int(ORDERS * CONSUMER_DIES_AFTER), seconds=60)
     # On a slow machine they may still be starting.
-    wait_for(demo.busy_consumers, at_least=len(demo.consumers), seconds=120)
+    for consumer in demo.consumers:
+        consumer.wait_until_joined()
     victim = demo.consumers[0]
     victim.send_signal(signal.SIGSTOP)
     # The other consumer continues with its partitions: the rest waits for the paused one.

@@ -1,9 +1,12 @@
-"""How long the demo's writers write, and what is said of a run that failed."""
+"""How long the demo's writers write, when it ends its services, and what is said of a run that failed."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import fields
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -57,3 +60,49 @@ def test_a_failure_is_told_with_its_cause_before_the_end(
     monkeypatch.setattr(demo, "show", lambda **_: ([], evidence()))
     assert demo.main() == 0
     assert "FAILED" not in capsys.readouterr().out
+
+
+SLOW = """
+import signal, sys
+open(sys.argv[1]).read()
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("INFO", sys.argv[2], file=sys.stderr, flush=True)
+signal.pause()
+"""
+
+
+class Released(threading.Event):
+    """An event whose first wait lets a service start at last."""
+
+    def __init__(self, fifo: Path) -> None:
+        super().__init__()
+        self._fifo = fifo
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if self._fifo.exists():
+            self._fifo.write_text("")  # returns when the service has opened it
+            self._fifo.unlink()
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize(
+    "text", ["log reads consumer=shipping", "log reading slot orders", "log standing by: the slot"]
+)
+def test_a_service_that_is_slow_to_start_is_ended_once_it_has_joined(
+    text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    service = demo.Service([sys.executable, "-c", SLOW, str(fifo), text], os.environ)
+    service.joined = Released(fifo)
+    assert demo.end([service]) == [0]
+    assert capfd.readouterr().err == f"INFO {text}\n"
+
+
+def test_a_service_that_died_before_it_joined_is_not_waited_for_and_one_that_the_demo_killed_does_not_count() -> None:
+    dying, died = (demo.Service([sys.executable, "-c", "raise SystemExit(3)"], os.environ) for _ in range(2))
+    killed = demo.Service([sys.executable, "-c", "import signal; signal.pause()"], os.environ)
+    killed.kill()
+    for ended in (died, killed):
+        ended.wait()
+    assert demo.end([dying, died, killed]) == [3, 3]
