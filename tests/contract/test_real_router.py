@@ -16,6 +16,8 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.event_router import (
     Change,
     ConnectRecord,
+    ConnectSchema,
+    ConnectStruct,
     ConnectType,
     ConnectValue,
     LogicalName,
@@ -23,7 +25,7 @@ from cdc_outbox.debezium.event_router import (
     RoutingConfig,
 )
 from cdc_outbox.debezium.event_router.column_values import ColumnModes
-from cdc_outbox.debezium.event_router.jvm import Jvm, RealRouter, fetch_plugin, find_jvm
+from cdc_outbox.debezium.event_router.jvm import Jvm, RealRouter, encoding, fetch_plugin, find_jvm
 from cdc_outbox.debezium.event_router.outbox_rows import Row, outbox_columns, parse_row
 from cdc_outbox.debezium.event_router.routing import CONVERTERS as CLASSES
 from cdc_outbox.debezium.event_router.routing import EVENT_ROUTER, ConnectPlugin
@@ -58,6 +60,21 @@ def test_the_real_one_answers_in_turn_and_goes_on_after_an_error(real: RealRoute
     [error] = real.route(config, case.records, connector="postgresql")
     assert "ConfigException" in repr(getattr(error, "exception", None))
     assert len(real.route(case.config, case.records, connector="postgresql")) == len(case.records)
+
+
+def test_both_pass_on_what_is_no_change_and_drop_a_tombstone(real: RealRouter) -> None:
+    config = make_case(0).config
+    schema = ConnectSchema(type=ConnectType.STRUCT, fields=(("a", ConnectSchema(type=ConnectType.STRING)),))
+    records = [ConnectRecord(topic="x", value=ConnectStruct(schema, {"a": "b"})), ConnectRecord(topic="x", value=None)]
+    [passed, dropped] = real.route(config, records, connector="postgresql")
+    routing = Routing.from_config(config)
+    assert isinstance(passed, Message)
+    assert [passed, dropped] == [routing.message(record) for record in records] == [passed, None]
+
+
+def test_a_document_is_sent_as_it_is() -> None:
+    change = encoding.record(ConnectRecord(topic="x", value=Change(row=None, document="{}")))["value"]["change"]
+    assert change["document"] == "{}"
 
 
 def test_a_java_without_a_compiler_is_named(jvm: Jvm, tmp_path: Path) -> None:

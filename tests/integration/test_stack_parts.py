@@ -16,10 +16,14 @@ import pytest
 
 from cdc_outbox.debezium.event_router.jvm import Jvm, find_jvm
 from cdc_outbox.debezium.event_router.jvm.jars import refuse_other_jars
+from cdc_outbox.debezium.render import render
 from cdc_outbox.errors import StackError
+from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack, StackConfig
+from cdc_outbox.testing.configure import ConfigureCheck
 from cdc_outbox.testing.process import ServerCommand, run_to_end
 from tests.support.rig import eventually, one, postgres_program
+from tests.support.specs import ORDERS
 
 ROOT = Path(__file__).parents[2]
 
@@ -225,3 +229,12 @@ def test_a_template_is_initialized_once_and_one_that_was_interrupted_is_begun_an
         with psycopg.connect(server.create_database(name, template="parts_template")) as connection:
             assert connection.execute("select count(*) from made").fetchall() == [(0,)]
     assert len(initialized) == 2
+
+
+def test_plugins_are_configured_as_a_worker_configures_them(configure_check: ConfigureCheck) -> None:
+    rendered = render(parse_spec(ORDERS.read_text()))
+    assert configure_check.refusals(rendered) == []
+    [refusal] = configure_check.refusals(rendered | {"transforms.outbox.route.topic.regex": "[[a"})
+    assert refusal.option == "transforms.outbox"
+    with pytest.raises(StackError, match="the check is not running"):
+        ConfigureCheck(configure_check._jvm).refusals(rendered)

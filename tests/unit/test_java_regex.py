@@ -43,7 +43,28 @@ def test_a_dot_is_any_character_unless_a_name_is_meant() -> None:
     assert (literal("a.b"), only_text("a.b"), only_text(r"^a\.b$")) == ("a.b", None, "a.b")
 
 
-@pytest.mark.parametrize(("regex", "reason"), [("a", ""), ("a++", ""), ("(", "a group that is not closed")])
+@pytest.mark.parametrize(
+    ("regex", "text", "does"),
+    [
+        *((r"a(?=b)\w+", text, does) for text, does in (("ab", True), ("ac", False))),
+        *((r"a(?!b)\w+", text, does) for text, does in (("ab", False), ("ac", True))),
+        (r"\Aab\z", "ab", True),
+        (r"(?=(a))\1b", "ab", None),  # a back-reference is not read
+    ],
+)
+def test_a_group_may_look_ahead(regex: str, text: str, *, does: bool | None) -> None:
+    assert matches(regex, text) is does
+
+
+@pytest.mark.parametrize(
+    ("regex", "reason"),
+    [
+        *(("a", ""), ("a++", ""), ("(", "a group that is not closed"), ("(?", "a group that is not closed")),
+        ("(?P<a>b)", "a group's name is written (?<name>…) in Java"),
+        ("(?<1>b)", "a group's name is malformed"),
+        ("(?<a>b)(?<a>c)", "two groups of the name a"),
+    ],
+)
 def test_only_what_java_refuses_has_a_reason(regex: str, reason: str) -> None:
     assert refusal(regex) == reason
 

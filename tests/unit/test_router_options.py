@@ -70,6 +70,33 @@ def test_commas_colons_and_blanks_at_ends_and_capitals_do_no_harm(text: str) -> 
     assert [name for name, _ in found.headers] == ["id", "type"]
 
 
+def test_what_only_claims_to_be_a_change_kills_the_task() -> None:
+    claim = ConnectRecord(topic="x", value=ConnectValue(ConnectType.STRING, "x", "srv.public.outbox.Envelope"))
+    with pytest.raises(RoutingError, match="Only Struct objects supported for"):
+        route(claim, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"schemas.cache.size": "many"}, "schemas.cache.size is not a number"),
+        ({"decimal.format": "text"}, "decimal.format is neither BASE64 nor NUMERIC"),
+        ({"schemas.enable": "maybe"}, "schemas.enable is neither 'true' nor 'false'"),
+    ],
+)
+def test_a_wrong_option_of_a_converter_kills_the_task(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(RoutingError, match=reason):
+        make_converter(ConnectPlugin("org.apache.kafka.connect.json.JsonConverter", options))
+
+
+def test_an_envelope_remembers_which_fields_may_not_be_null() -> None:
+    routing = Routing(router=EventRouter.from_options({PLACEMENT: "note:envelope"}, version=(3, 7)))
+    required = ConnectValue(ConnectType.STRING, "a", optional=False)
+    assert routing.router.transform(insert(note=required), routing.memory) is not None
+    with pytest.raises(RoutingError, match="Invalid value: null used for required field 'note'"):
+        routing.router.transform(insert(note=None), routing.memory)
+
+
 @pytest.mark.parametrize("text", ["type:envelope:payload", "type:envelope:a,id:envelope:a", "type:envelope: "])
 def test_a_field_twice_or_without_a_name_does_not_become_an_envelope(text: str) -> None:
     assert thrown({PLACEMENT: text}) == "SchemaBuilderException in transform"
