@@ -40,7 +40,7 @@ def outbox_stack(outbox_stack_config: "StackConfig", outbox_run_folder: Path) ->
     from cdc_outbox.testing import Stack  # noqa: PLC0415
     from cdc_outbox.testing.sharing import shared  # noqa: PLC0415
 
-    with shared(outbox_run_folder, "outbox-stack", lambda: Stack(outbox_stack_config)) as stack:
+    with shared(outbox_run_folder, "outbox-stack", lambda: Stack(outbox_stack_config), Stack.from_json) as stack:
         yield stack
         stack.leave()
 

@@ -136,8 +136,9 @@ def config_of_stack(name: str, flush_milliseconds: str, **options: Any) -> Stack
 @pytest.fixture(scope="session")
 def mariadb(outbox_stack: Stack, outbox_run_folder: Path) -> Iterator[MariaDb]:
     """A MariaDB server beside the others, started when the first test asks for it; the stack's end is its end."""
-    with shared(outbox_run_folder, "mariadb", lambda: nullcontext(outbox_stack.add_mariadb())) as server:
-        outbox_stack._mariadb = server  # a copy does not know what was added to the stack since
+    with shared(
+        outbox_run_folder, "mariadb", lambda: nullcontext(outbox_stack.add_mariadb()), MariaDb.from_json
+    ) as server:
         yield server
 
 

@@ -63,10 +63,6 @@ class StackFolder:
         self.path = self._root / f"{self._prefix}{name}"
         self._lock: IO[bytes] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process needs to use the folder, which it does not hold."""
-        return self.__dict__ | {"_lock": None}
-
     @property
     def owner(self) -> ProcessRecord | None:
         """The process that holds the stack."""

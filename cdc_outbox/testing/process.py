@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -219,9 +219,14 @@ class Server(ABC):
         self._process: subprocess.Popen[bytes] | None = None
         self._record: ProcessRecord | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return what a copy in another process needs to use the same server; only its parent can reap it."""
-        return self.__dict__ | {"_process": None}
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Self:
+        """Return a handle on another process's server, which alone can reap it, from its attributes as JSON."""
+        made, command, record = cls.__new__(cls), dict(state["_command"]), state["_record"]
+        command["user"] = command["user"] and pwd.struct_passwd(command["user"])
+        known = {"folder": Path(state["folder"]), "_command": ServerCommand(**command)}
+        vars(made).update(state | known, _record=record and ProcessRecord(**record))
+        return made
 
     @abstractmethod
     def answers(self) -> bool:

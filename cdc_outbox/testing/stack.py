@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import platformdirs
 
-from cdc_outbox.connect.cluster import Cluster
+from cdc_outbox.connect.cluster import Basic, Cluster
 from cdc_outbox.debezium.event_router.jvm import NEWEST_PLUGINS, SHORT_LIVED, Jvm, find_jvm
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
@@ -64,7 +64,7 @@ class StackConfig:
     root: Path | None = None
 
     def __post_init__(self) -> None:
-        # Values of their own, which can be pickled: os.environ and a MappingProxyType cannot.
+        # Values of their own, which JSON can have: os.environ and a MappingProxyType it cannot.
         object.__setattr__(self, "worker_settings", dict(self.worker_settings))
         object.__setattr__(self, "environment", dict(self.environment))
         for name in self.databases:
@@ -100,6 +100,18 @@ class Stack:
         self._broker: Broker | None = None
         self._mariadb: MariaDb | None = None
         self._added: list[Postgres] = []
+
+    @classmethod
+    def from_json(cls, state: dict[str, Any]) -> Self:
+        """Return a handle on another process's stack, from its attributes as JSON."""
+        cache, root = state["config"]["cache"], Path(state["folder"]["_root"])
+        made = cls(StackConfig(**state["config"] | {"cache": cache and Path(cache), "root": root}))
+        made._login = Basic(**state["_login"])
+        made._postgres = state["_postgres"] and Postgres.from_json(state["_postgres"])
+        made._broker = state["_broker"] and Broker.from_json(state["_broker"])
+        made._mariadb = state["_mariadb"] and MariaDb.from_json(state["_mariadb"])
+        made.workers = [Worker.from_json(each | {"_login": made._login}) for each in state["workers"]]
+        return made
 
     @property
     def postgres(self) -> Postgres:

@@ -2,15 +2,16 @@
 
 import json
 import os
-import pickle
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 from unittest.mock import Mock
 
+import psutil
 import psycopg
 import pytest
 
@@ -21,8 +22,9 @@ from cdc_outbox.debezium.event_router.jvm import SHORT_LIVED, Jvm
 from cdc_outbox.errors import ConfigError, StackError
 from cdc_outbox.testing import Broker, MariaDb, MariaDbDsn, Postgres, Stack, StackConfig, Worker
 from cdc_outbox.testing.folder import StackFolder
-from cdc_outbox.testing.process import ServerCommand
+from cdc_outbox.testing.process import ServerCommand, unprivileged_user
 from cdc_outbox.testing.settings import settings_file
+from cdc_outbox.testing.sharing import shared
 from cdc_outbox.testing.worker import make_worker
 from tests.support.commands import run_command
 
@@ -40,7 +42,8 @@ class Parts:
     def command(self, folder: Path, *, fails: bool = False) -> ServerCommand:
         folder.mkdir()
         arguments = [shutil.which("false")] if fails else [shutil.which("sleep"), "60"]
-        return ServerCommand(arguments=[str(argument) for argument in arguments], environment={})
+        user = unprivileged_user("sleep", "nobody")
+        return ServerCommand(arguments=[str(argument) for argument in arguments], environment={}, user=user)
 
     def postgres(self, folder: Path, port: int, **options: Any) -> Postgres:
         return Postgres(folder, self.command(folder), port=port, password="secret")
@@ -53,7 +56,7 @@ class Parts:
 
     def worker(self, folder: Path, port: int, environment: dict[str, str], *rest: Any, **options: Any) -> Worker:
         self.environments.append(environment)
-        return Worker(folder, self.command(folder, fails=self.fails), port=port)
+        return Worker(folder, self.command(folder, fails=self.fails), port=port, login=options["login"])
 
 
 @pytest.fixture
@@ -72,6 +75,17 @@ def stack(parts: Parts, tmp_path: Path) -> Iterator[Stack]:
     del parts
     with Stack(StackConfig(name="sleeping", root=tmp_path)) as stack:
         yield stack
+
+
+def copy_of(stack: Stack, folder: Path) -> Stack:
+    """Return what another process of a test run gets."""
+
+    def share() -> AbstractContextManager[Stack]:
+        return shared(folder, "stack", lambda: nullcontext(stack), Stack.from_json)
+
+    with share(), share() as copy:
+        assert copy is not stack
+        return copy
 
 
 def states(stack: Stack) -> dict[str, str]:
@@ -101,8 +115,10 @@ def test_each_stack_has_a_login_to_connect_of_its_own_and_copies_have_the_same(s
     login = stack.connect_cluster.login
     assert isinstance(login, Basic)
     assert stack.environment()["CDC_OUTBOX_CONNECT_LOGIN"] == login.text
-    copy = pickle.loads(pickle.dumps(stack))  # noqa: S301 - our own
+    copy = copy_of(stack, tmp_path)
     assert copy.environment() == stack.environment()
+    assert copy.connect_cluster == stack.connect_cluster
+    assert [part.cluster for part in copy.workers] == [part.cluster for part in stack.workers]
     assert stack.add_worker().url in stack.connect_cluster.urls
     with Stack(StackConfig(name="another", root=tmp_path)) as other:
         assert other.connect_cluster.login != login
@@ -203,7 +219,7 @@ def test_a_workers_settings_are_the_local_stacks_and_those_that_differ(tmp_path:
 @pytest.mark.usefixtures("parts")
 def test_who_leaves_a_copy_stops_what_was_added_to_it_and_nothing_else(tmp_path: Path) -> None:
     with Stack(StackConfig(name="copied", root=tmp_path)) as stack:
-        copy = pickle.loads(pickle.dumps(stack))  # noqa: S301 - our own
+        copy = copy_of(stack, tmp_path)
         added = copy.add_worker()
         stack.leave()
         copy.leave()
@@ -211,9 +227,32 @@ def test_who_leaves_a_copy_stops_what_was_added_to_it_and_nothing_else(tmp_path:
 
 
 @pytest.mark.usefixtures("parts")
-def test_copies_in_several_processes_add_parts_of_their_own(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_pauses_kills_and_starts_the_same_servers(parts: Parts, tmp_path: Path) -> None:
+    with Stack(StackConfig(name="copied", root=tmp_path, mariadb=True, cache=tmp_path)) as stack:
+        copy = copy_of(stack, tmp_path)
+        assert (copy.folder.path, copy.config.cache) == (stack.folder.path, tmp_path)
+        assert [(part.name, part.pid) for part in copy.parts] == [(part.name, part.pid) for part in stack.parts]
+        assert [part.is_child for part in copy.parts] == [False] * len(stack.parts)
+        for ours, part in zip(stack.parts, copy.parts, strict=True):
+            part.pause()
+            assert (ours.state(), part.log) == ("paused", ours.log)
+            part.kill()
+            ours.reap()
+            assert ours.state() == "not running"
+            part.start()
+            process = psutil.Process(part.pid)
+            assert process.cmdline()[1:] == ["60"]
+            assert process.username() == ("nobody" if os.geteuid() == 0 else psutil.Process().username())
+            part.kill()
+    del parts
+
+
+@pytest.mark.usefixtures("parts")
+def test_copies_in_several_processes_add_parts_of_their_own(
+    stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cdc_outbox.testing.stack.find_installed", Mock())
-    copies: list[Stack] = [pickle.loads(pickle.dumps(stack)) for _ in range(2)]  # noqa: S301 - our own
+    copies = [copy_of(stack, tmp_path) for _ in range(2)]
     for pid, copy in enumerate(copies):
         monkeypatch.setattr(os, "getpid", Mock(return_value=pid))
         added = [copy.add_worker(), copy.add_mariadb(), copy.add_postgres(15)]
@@ -225,10 +264,9 @@ def test_copies_in_several_processes_add_parts_of_their_own(stack: Stack, monkey
 
 
 @pytest.mark.parametrize("values", [os.environ, MappingProxyType({"PATH": "/bin"})], ids=["os.environ", "a proxy"])
-def test_any_mapping_can_be_copied_to_other_processes(values: Any) -> None:
+def test_any_mapping_can_be_copied_to_other_processes(values: Any, tmp_path: Path) -> None:
     config = StackConfig(environment=values, worker_settings=values)
-    copy = pickle.loads(pickle.dumps(Stack(config))).config  # noqa: S301 - our own
-    assert copy == config
+    copy = copy_of(Stack(config), tmp_path).config
     assert (copy.environment, copy.worker_settings) == (dict(values), dict(values))
 
 

@@ -170,7 +170,7 @@ def fetch_plugin(cache: Path, connector: str, version: str) -> Path:
     home = cache / "plugins" / f"{name}-{version}"
     if home.exists():
         return home / name
-    with _lock(cache / "plugins.lock"):
+    with locked(cache / "plugins.lock"):
         if not home.exists():
             home.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
@@ -212,7 +212,7 @@ def _fetch(cache: Path, settings: Path, *expected: str) -> Path:
     home = cache / "jars" / hashlib.sha256(pom).hexdigest()[:16]
     if home.exists():
         return home
-    with _lock(cache / "jars.lock"):
+    with locked(cache / "jars.lock"):
         if not home.exists():
             home.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=home.parent, prefix="fetching-") as folder:
@@ -248,7 +248,8 @@ def _run_maven(pom: bytes, folder: Path, expected: tuple[str, ...]) -> None:
 
 
 @contextmanager
-def _lock(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock of a file, which is made if there is none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
