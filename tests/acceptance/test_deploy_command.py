@@ -58,7 +58,7 @@ def test_a_task_that_fails_is_shown_with_its_trace_and_exits_1(
 ) -> None:
     # A custom converter that nobody has: validation takes it, the task does not.
     spec.write_text(spec.read_text().replace(SELDOM, "overrides: {converters: custom, custom.type: nowhere.Nobody}\n"))
-    done = run_command("deploy-connector", str(spec), "--timeout=20s", env=env)
+    done = run_command("deploy-connector", str(spec), env=env)
     assert done.returncode == 1
     assert "java.lang.ClassNotFoundException: nowhere.Nobody" in done.stderr
     assert f"error: {pipeline.name}: connector RUNNING, 1 task FAILED" in done.stderr

@@ -50,7 +50,7 @@ def test_a_connector_is_halted_resumed_and_restarted_and_each_is_waited_for(
     assert row(name, without)["slot"] is None
 
     for command, state in (("pause", "PAUSED"), ("resume", "RUNNING"), ("stop", "STOPPED")):
-        told = run_command(command, name, "--stable-for=0s" if command == "resume" else "--timeout=30s", env=env)
+        told = run_command(command, name, "--stable-for=0s" if command == "resume" else "--timeout=5m", env=env)
         assert told.returncode == 0, told.stderr
         assert deployed.client.find_status(name).state == state
         assert run_command("status", name, env=env).returncode == (0 if state == "RUNNING" else 1)

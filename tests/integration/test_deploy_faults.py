@@ -163,7 +163,7 @@ def test_a_role_that_may_no_longer_replicate_is_said_so_though_connect_says_runn
 
         deploying = Deploying(deployed).when("wait: connector RUNNING, 1 task RUNNING", refuse)
         with pytest.raises(ConnectorFailedError) as caught:
-            deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=10))
+            deploying.run(("user: connector", f"user: {other}"), timings=replace(QUICK_TIMINGS, timeout_seconds=30))
         assert f"to read its slot, although it runs: the role {other!r} lacks REPLICATION" in str(caught.value)
         assert "alter role" in caught.value.hint
         assert f"undo: connector {deployed.name} runs again as before" in deploying.steps

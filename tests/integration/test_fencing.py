@@ -18,7 +18,7 @@ from cdc_outbox.databases.drivers.psycopg import Psycopg
 from tests.support.events import make_event
 from tests.support.patience import patience
 from tests.support.rig import Connection, eventually
-from tests.support.service import Service, apply_effect, effects_of
+from tests.support.service import QUICK, Service, apply_effect, effects_of
 from tests.support.service_process import running_process
 from tests.support.timings import QUICK_LIMITS
 
@@ -108,8 +108,8 @@ def test_a_handler_slower_than_the_group_allows_keeps_its_partitions(
     two_partition_service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Polling goes on while it runs, so that nobody gets its events, and nothing is applied twice."""
-    service, entered, limit = two_partition_service, threading.Event(), 2.0
-    settings = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 500, "max.poll.interval.ms": int(limit * 1000)}
+    service, entered, limit = two_partition_service, threading.Event(), 6.0
+    settings = QUICK | {"max.poll.interval.ms": int(limit * 1000)}
     slow = service.consumer(kafka_settings=settings)
     tries: list[int | None] = []
 

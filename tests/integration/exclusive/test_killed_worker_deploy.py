@@ -30,7 +30,7 @@ def test_the_worker_is_killed_in_mid_deploy_and_comes_back(release: Release) -> 
 def test_the_worker_is_killed_in_mid_deploy_and_comes_back_too_late(release: Release) -> None:
     [worker, *_] = release.pipeline.stack.workers
     coming = {RUNS: worker.kill, "connect    waiting: no Kafka Connect worker answers": worker.start}
-    done = release.deploy("--stable-for=2s", "--timeout=2s", "--connect-patience=60s", when=coming)
+    done = release.deploy("--stable-for=2s", "--timeout=2s", "--connect-patience=5m", when=coming)
     done.failed(75, f"error: no Kafka Connect worker answers at {worker.url}", "hint: Check that the Connect worker")
     assert "undo       the previous configuration was restored" in done.told
     release.runs_as_before()
