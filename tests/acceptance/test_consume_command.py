@@ -173,7 +173,7 @@ def test_a_signal_ends_it_while_brokers_do_not_answer(service: Service, folder: 
             connected, _ = silent.accept()
             with connected:
                 process.terminate()
-                assert process.communicate(timeout=60) == ("", "")
+                assert process.communicate(timeout=patience()) == ("", "")
     assert process.returncode == 0
 
 

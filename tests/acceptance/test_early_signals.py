@@ -12,6 +12,7 @@ from typing import IO
 import pytest
 
 from tests.support.commands import PROGRAM
+from tests.support.patience import patience
 from tests.support.rig import eventually
 from tests.support.specs import MINIMAL
 
@@ -98,7 +99,7 @@ def end_while_it_connects(process: "subprocess.Popen[str]", silent: socket.socke
 
     eventually(waits, "the program to connect")
     process.terminate()
-    return process.wait(60)
+    return process.wait(patience())
 
 
 @pytest.mark.parametrize("arguments", [CONSUME, ("consume", "service:asynchronous"), RELAY], ids=" ".join)
@@ -118,7 +119,7 @@ def test_while_it_imports_its_modules_and_connects(
             for _ in range(first + (len(lines) - first) * moment // MOMENTS):
                 process.stderr.readline()
             process.send_signal([signal.SIGTERM, signal.SIGINT][moment % 2])
-            process.communicate(timeout=60)
+            process.communicate(timeout=patience())
             codes.append(process.returncode)
     assert codes == [0] * MOMENTS
 
@@ -127,7 +128,7 @@ def test_while_it_imports_a_module_that_swallows_every_exception(folder: Path, s
     with started(folder, silent, "consume", "deaf:consumer", stderr=subprocess.DEVNULL) as process:
         eventually((folder / "importing").exists, "the module's import")
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(patience()) == 0
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_a_signal_while_the_slot_is_created_takes_back_what_was_begun(
             eventually(lambda: one(connection, waiting) == 1, "the slot's creation to wait for the transaction")
             for number in numbers:
                 process.send_signal(number)
-            assert process.wait(60) == code, log.read_text()
+            assert process.wait(patience()) == code, log.read_text()
         assert "Traceback" not in log.read_text()
         assert publishers_of(connection, pipeline.spec.outbox).find() is None
         writer.rollback()
