@@ -120,7 +120,11 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
         DatabaseError: As :func:`execute`; some drivers ask the server.
     """
     try:  # translated_for_caller would do, and take a microsecond more of every event
-        joins = await driver.joins_transaction(connection)
+        direct, run = getattr(driver, "direct", None), getattr(driver, "run", None)
+        if direct is None:
+            joins: object = await driver.joins_transaction(connection)
+        else:
+            joins = joined(direct)(connection) if run is None else await run(connection, joined(direct))
     except Exception as error:
         _raise_ours(database_error(error), error)
         raise

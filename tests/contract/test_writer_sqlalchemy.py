@@ -298,3 +298,14 @@ def test_a_database_without_an_outbox_here_is_refused(monkeypatch: pytest.Monkey
     with pytest.raises(OutboxError, match="oracle cannot have an outbox here") as caught:
         find_driver(Session(engine))
     assert "postgresql" in caught.value.hint
+
+
+def test_a_transaction_in_two_phases_is_joined(store: PostgresStore) -> None:
+    """PostgreSQL's slots send it when it is committed; MariaDB's binlog has it when it is prepared."""
+    store.reset()
+    engine = create_engine(make_url(store.dsn, "psycopg"), poolclass=NullPool)
+    with closing(engine.connect()) as connection:
+        connection.begin_twophase()
+        assert Outbox().add(connection, ORDER).sequence == 1
+        connection.rollback()
+    assert store.numbers() == []

@@ -7,13 +7,16 @@ from typing import Any
 import pytest
 import sqlalchemy
 from sqlalchemy import Engine
+from sqlalchemy.orm import Session
 
 from cdc_outbox import NotInTransactionError, Outbox
+from cdc_outbox.databases.drivers import find_driver
+from cdc_outbox.errors import OutboxError
 from cdc_outbox.testing import MariaDb
 from tests.contract.writer_contract import PlaceContract, WriterContract
 from tests.contract.writer_errors_contract import WriterErrorsContract
 from tests.support.mariadb import MariaDbStore, MariaDbWriterContract
-from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient
+from tests.support.sqlalchemy_clients import AsyncSessionClient, ConnectionClient, SessionClient, make_url
 from tests.support.sqlite import BUSY_SECONDS, SqliteStore
 from tests.support.writer_clients import ORDER, Client, Store
 
@@ -97,6 +100,31 @@ class TestAsyncSessionOnAiosqlite(OnSqlite, WriterErrorsContract, WriterContract
             with pytest.raises(NotInTransactionError):
                 client.add()
             client.rollback()
+
+
+@pytest.mark.parametrize("opens", ["a connection", "its session", "a session"])
+def test_an_xa_transaction_that_sqlalchemy_began_is_refused(maria: MariaDbStore, opens: str) -> None:
+    maria.reset()
+    url = make_url(sqlalchemy.make_url(maria.dsn.url()), "mysql+pymysql")
+    engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
+    with closing(engine.connect()) as connection, closing(Session(engine, twophase=True)) as session:
+        place: Any = session
+        if opens != "a session":
+            connection.begin_twophase()
+            place = connection if opens == "a connection" else Session(connection)
+        adds: list[Callable[[], object]] = [
+            lambda: Outbox().add(place, ORDER),
+            lambda: Outbox().add_all(place, [ORDER]),
+            lambda: Outbox(policy=lambda _: True).add(place, ORDER),
+        ]
+        for add in adds:
+            with pytest.raises(OutboxError, match="published when the XA transaction is prepared") as caught:
+                add()
+            assert "twophase=True" in caught.value.hint
+        # An inbox asks this, and publishes nothing.
+        assert find_driver(place).joins_transaction(place)
+        place.rollback()
+    assert maria.numbers() == []
 
 
 def test_one_outbox_writes_to_two_databases_by_turns(maria: MariaDbStore, sqlite: SqliteStore) -> None:

@@ -106,13 +106,17 @@ class SqlAlchemy(_SqlAlchemy):
 
     def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`."""
-        return self.joined(connectable) is not None
+        return self._joined(connectable) is not None
 
     def joined(self, connectable: Connectable) -> Connection | None:
-        """Return the connection whose transaction a statement would join; finding a session's takes microseconds.
+        """Return the connection whose transaction a statement would join; finding a session's takes microseconds."""
+        connection = self._joined(connectable)
+        if connection is not None and self.dialect is Dialect.MYSQL:
+            statements.refuse_two_phases(connection)
+        return connection
 
-        ``in_transaction()`` is true under AUTOCOMMIT as well, where every statement commits itself.
-        """
+    def _joined(self, connectable: Connectable) -> Connection | None:
+        """Look below the session: ``in_transaction()`` is true under AUTOCOMMIT too, where each statement commits."""
         session = _called(connectable)
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return None

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, text
+from sqlalchemy import Connection, CursorResult, TwoPhaseTransaction, text
 from sqlalchemy.engine import Dialect as EngineDialect
 from sqlalchemy.exc import DBAPIError
 
@@ -46,6 +46,15 @@ def known_dialect(dialect: EngineDialect) -> Dialect:
             f"{dialect.name} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
         )
     return _DIALECTS[dialect.name]
+
+
+def refuse_two_phases(connection: Connection) -> None:
+    """Raise OutboxError for an XA transaction: a connector publishes what it has prepared."""
+    if isinstance(connection.get_transaction(), TwoPhaseTransaction):
+        raise OutboxError(
+            "the event would be published when the XA transaction is prepared, even if it is then rolled back",
+            hint="Add events in a transaction of one phase: without `twophase=True` or `begin_twophase()`.",
+        )
 
 
 def style_of(engine: EngineDialect) -> ParameterStyle:
