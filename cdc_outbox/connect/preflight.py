@@ -14,7 +14,7 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver
 from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import DatabaseFacts, SlotFacts, WrittenFacts
-from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_stored
+from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_buffer, check_stored
 from cdc_outbox.debezium.preflight.findings import note
 from cdc_outbox.debezium.preflight.postgresql_rules import check_database, check_republish
 from cdc_outbox.debezium.preflight.slot_rules import check_health, check_hole, slot_in_use, slot_older_than_publication
@@ -124,6 +124,8 @@ def look_at_binlog(
     yield from _check_outbox(spec, connected)
     yield from check_binlog_database(spec, facts)
     yield from check_stored(spec, facts, connected.offsets if connected else ())
+    if connected is not None and connected.connector is not None:
+        yield from check_buffer(spec, connected.connector.config)
     yield from what_connect_hides(spec.name, connected)
     return None
 

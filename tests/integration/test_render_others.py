@@ -69,6 +69,16 @@ overrides:
 """)
         return cls(stack, parse_spec(file.read_text()), file, mariadb.create_database(name))
 
+    @classmethod
+    def running(cls, stack: Stack, mariadb: MariaDb, folder: Path) -> "Orders":
+        """Make the tables, and start the connector that is rendered."""
+        made = cls.make(stack, mariadb, folder)
+        made.init()
+        assert made.client.validate(render(made.spec)) == ()
+        made.client.put_config(render(made.spec))
+        eventually(made.is_reading, "the connector to read", seconds=60)
+        return made
+
     @property
     def client(self) -> ConnectClient:
         return ConnectClient(self.stack.connect_cluster)
@@ -102,6 +112,23 @@ overrides:
                 connection.commit()
         return written
 
+    def add(self, connection: Any, key: str) -> RecordedEvent:
+        return Outbox(spec=self.spec).add(connection, replace(events()[0], aggregate_id=key))
+
+    def published(self, key: str) -> list[tuple[str, int | None]]:
+        """Return id and number of an aggregate's published events before one that is written now."""
+        with self.connect() as connection:
+            last = self.add(connection, key)
+            connection.commit()
+
+        def arrived() -> list[tuple[str, int | None]]:
+            messages = self.stack.broker.messages(self.spec.contract.topic_of("order"))
+            found = map(self.spec.contract.event_of, messages)
+            return [(event.id, event.sequence) for event in found if event.aggregate_id == key]
+
+        eventually(lambda: (last.id, last.sequence) in arrived(), "the last event")
+        return arrived()[:-1]
+
     def is_reading(self) -> bool:
         try:
             status, offsets = self.client.find_status(self.spec.name), self.client.find_offsets(self.spec.name)
@@ -132,11 +159,19 @@ overrides:
 
 @pytest.fixture
 def orders(outbox_stack: Stack, mariadb: MariaDb, tmp_path: Path) -> Iterator[Orders]:
-    made = Orders.make(outbox_stack, mariadb, tmp_path)
-    made.init()
+    made = Orders.running(outbox_stack, mariadb, tmp_path)
     yield made
-    if made.client.find_config(made.spec.name) is not None:
-        made.client.delete(made.spec.name)
+    made.client.delete(made.spec.name)
+
+
+@pytest.fixture(scope="module")
+def undoing(outbox_stack: Stack, mariadb: MariaDb, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Orders]:
+    """One pipeline for all tests of what is undone, with tables that have no transactions."""
+    made = Orders.running(outbox_stack, mariadb, tmp_path_factory.mktemp("undoing"))
+    with made.connect() as connection:
+        execute(connection, *(f"create table {engine} (id int) engine = {engine}" for engine in ("Aria", "MyISAM")))
+    yield made
+    made.client.delete(made.spec.name)
 
 
 def events() -> list[Event]:
@@ -160,9 +195,6 @@ def plain(event: RecordedEvent) -> tuple[Any, ...]:
 
 def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(orders: Orders) -> None:
     config, spec, client = render(orders.spec), orders.spec, orders.client
-    assert client.validate(config) == ()
-    client.put_config(config)
-    eventually(orders.is_reading, "the connector to read", seconds=60)
     written = orders.write(events(), OutboxMode.KEEP)
     # What is committed while it is stopped comes too: it finds its place, and the schema in the history.
     client.stop(spec.name)
@@ -195,6 +227,9 @@ def test_what_is_written_on_mariadb_has_its_effects_once_in_order_and_unchanged(
     assert preflight(orders) == []
     client.stop(spec.name)
     eventually(lambda: client.find_status(spec.name).state == "STOPPED", "the connector to stop")
+    client.put_config({option: value for option, value in config.items() if option != "binlog.buffer.size"})
+    assert preflight(orders) == ["DB130"]
+    client.put_config(config)
     [stored] = client.find_offsets(spec.name)
     for change, code in ({"file": "binlog.000000"}, "DB521"), ({"pos": 2**40}, "DB522"):
         client.alter_offsets(spec.name, [{**stored, "offset": {**stored["offset"], **change}}])
@@ -206,3 +241,85 @@ def preflight(orders: Orders) -> list[str]:
     env = connect_of(orders.stack)
     done = run_here("preflight", str(orders.file), "--dsn", dsn, "--output", "json", env=env)
     return [finding["code"] for finding in json.loads(done.stdout)["findings"]]
+
+
+def execute(connection: Any, *statements: str) -> None:
+    with closing(connection.cursor()) as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def is_gone(orders: Orders, session: int) -> bool:
+    with orders.connect() as connection, connection.cursor() as cursor:
+        return not cursor.execute("select 1 from information_schema.processlist where id = %s", (session,))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "create temporary table scratch (id int)"),
+        ("create temporary table scratch (id int)", "drop temporary table scratch"),
+        ("savepoint s", "insert into Aria values (1); rollback to s"),
+        ("savepoint s", "insert into MyISAM values (1); rollback to s"),
+    ],
+    ids=["creates a temporary table", "drops a temporary table", "writes to Aria", "writes to MyISAM"],
+)
+@pytest.mark.parametrize("dies", [False, True], ids=["rolls back", "dies"])
+def test_an_event_is_not_published_without_its_transaction_on_mariadb(
+    undoing: Orders, before: str, after: str, *, dies: bool
+) -> None:
+    key = f"{before} {after} {dies}"
+    with undoing.connect() as connection:
+        execute(connection, "begin", *filter(None, before.split("; ")))
+        undoing.add(connection, key)
+        execute(connection, *after.split("; "))
+        if dies:
+            session = connection.thread_id()
+            connection._force_close()
+            eventually(lambda: is_gone(undoing, session), "the server to notice")
+        else:
+            connection.rollback()
+    assert undoing.published(key) == []
+
+
+@pytest.mark.parametrize("statement", ["create temporary table scratch (id int)", "insert into MyISAM values (1)"])
+@pytest.mark.parametrize("order", ["before the savepoint", "after it"])
+def test_what_a_committed_transaction_undid_up_to_a_savepoint_is_published_with_a_number_that_is_given_again(
+    undoing: Orders, statement: str, order: str
+) -> None:
+    """docs/guarantees.md: no option of the connector helps."""
+    key = f"{statement} {order}"
+    with undoing.connect() as connection:
+        first = undoing.add(connection, key)
+        execute(connection, *(["savepoint s"] if order == "after it" else [statement, "savepoint s"]))
+        undone = undoing.add(connection, key)
+        execute(connection, *([statement] if order == "after it" else []), "rollback to s")
+        second = undoing.add(connection, key)
+        connection.commit()
+    assert undoing.published(key) == [(first.id, 1), (undone.id, 2), (second.id, 2)]
+
+
+def test_an_xa_transaction_that_the_writer_cannot_see_is_published_when_it_is_prepared(undoing: Orders) -> None:
+    """docs/guarantees.md: nor does the connector's buffer work for the transaction that comes after it."""
+    with undoing.connect() as connection:
+        execute(connection, "xa start 'one'")
+        prepared = undoing.add(connection, "xa")
+        execute(connection, "xa end 'one'", "xa prepare 'one'")
+    with undoing.connect() as connection:
+        next_one = undoing.add(connection, "after xa")
+        execute(connection, "create temporary table scratch (id int)")
+        connection.rollback()
+        connection.autocommit(True)  # else the server refuses it
+        execute(connection, "xa rollback 'one'")
+    assert undoing.published("xa") == [(prepared.id, 1)]
+    assert undoing.published("after xa") == [(next_one.id, 1)]
+
+
+def test_an_xa_transaction_of_one_phase_is_published_if_it_commits(undoing: Orders) -> None:
+    with undoing.connect() as connection:
+        execute(connection, "xa start 'three'")
+        event = undoing.add(connection, "one phase")
+        execute(connection, "xa end 'three'", "xa commit 'three' one phase", "xa start 'four'")
+        undoing.add(connection, "one phase")
+        execute(connection, "xa end 'four'", "xa rollback 'four'")
+    assert undoing.published("one phase") == [(event.id, 1)]

@@ -256,12 +256,13 @@ class MariaDbPlace(Place):
             cursor.execute(statement.replace("{name}", self.name), parameters or None)
             return list(cursor.fetchall())
 
-    def event(self, aggregate_type: str = "order") -> None:
+    def event(self, aggregate_type: str = "order", payload: str = "{}") -> None:
         """Write an event."""
         self.sql(
             "insert into {name}.outbox (id, aggregatetype, aggregateid, type, payload)"
-            " values (uuid(), %s, '42', 'Placed', '{}')",
+            " values (uuid(), %s, '42', 'Placed', %s)",
             aggregate_type,
+            payload,
         )
 
     def reader(self) -> bool:

@@ -42,6 +42,7 @@ _SERVERS: Mapping[DatabaseKind, Mapping[str, str]] = {
         "schema.history.internal.kafka.topic": "{name}.history",
         "schema.history.internal.kafka.bootstrap.servers": "{brokers}",
         "connect.keep.alive.interval.ms": "2000",
+        "binlog.buffer.size": "{buffer}",
     },
 }
 
@@ -88,7 +89,8 @@ class Proof:
 def config_with(kind: DatabaseKind, changes: Changes, **names: str) -> dict[str, str]:
     """Return a clean configuration with changes in it."""
     options: dict[str, str | None] = {**CLEAN[kind], **NAMED, **_SERVERS.get(kind, {}), **changes}
-    filled = {"name": "orders", "database": "orders", "port": "3306", "id": "4711", "brokers": "kafka:9092", **names}
+    filled = {"name": "orders", "database": "orders", "port": "3306", "id": "4711", "brokers": "kafka:9092"}
+    filled |= {"buffer": "5000000", **names}
     return {option: _fill(value, filled) for option, value in options.items() if value is not None}
 
 

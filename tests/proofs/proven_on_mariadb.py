@@ -18,6 +18,7 @@ from tests.proofs.ran import Site
 from tests.support.configs import config_of
 
 _HISTORY = "schema.history.internal"
+_LAST, _LONG = '{"last":1}', 20
 _FILE = f"{gettempdir()}/{{name}}.history"
 Seen = Callable[[MariaDbPlace], object]
 
@@ -62,6 +63,34 @@ def _unreadable_and_event(place: MariaDbPlace) -> None:
 def _event_and_drop(place: MariaDbPlace) -> None:
     place.event()
     place.sql("alter table {name}.outbox drop column created_at")
+
+
+def _rollback_and_event(place: MariaDbPlace) -> None:
+    place.until(place.reader)
+    place.sql("begin")
+    place.event()
+    place.sql("create temporary table {name}.scratch (id int)")
+    place.sql("rollback")
+    place.event(payload=_LAST)
+
+
+def _long_transaction_and_event(place: MariaDbPlace) -> None:
+    place.until(place.reader)
+    place.sql("begin")
+    for _ in range(_LONG):
+        place.event()
+    place.sql("commit")
+    place.event(payload=_LAST)
+
+
+def _arrived(count: int) -> Seen:
+    """Return whether the last event has arrived, and this many before it; they have one partition."""
+
+    def seen(place: MariaDbPlace) -> bool:
+        values = [message.value for message in place.messages()]
+        return _LAST.encode() in values and len(values) == count + 1
+
+    return seen
 
 
 def _fails(text: str) -> Seen:
@@ -152,6 +181,7 @@ class OnMariaDb(Proof):
             "port": str(site.stack.mariadb.port),
             "brokers": site.stack.broker.bootstrap_servers,
             "id": str(int(token, 16) % 10**9 + 1),
+            "buffer": "1000",  # many connectors share a worker, and the size that the linter wants takes 20 MB each
         }
         with closing(MariaDbPlace(site.stack, site.topics, names["name"])) as place:
             yield place, names
@@ -291,6 +321,21 @@ RAN: tuple[OnMariaDb, ...] = (
         shows=_fails("internal schema size 5, but row size 6"),
     ),
     StandsStill(code="CC709", changes={"heartbeat.interval.ms": None}),
+    OnMariaDb(
+        code="CC710",
+        changes={"binlog.buffer.size": None},
+        act=_rollback_and_event,
+        shows=_arrived(1),
+        instead=_arrived(0),
+    ),
+    OnMariaDb(
+        code="CC711",
+        changes={"binlog.buffer.size": "10"},
+        act=_long_transaction_and_event,
+        # The transaction's GTID, and for each event two of the binlog: the last fills the buffer.
+        shows=_arrived(4),
+        instead=_arrived(_LONG),
+    ),
     PairOnMariaDb(
         code="CC903",
         changes={"database.server.id": "{id}"},

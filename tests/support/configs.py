@@ -64,7 +64,13 @@ _BINLOG = {
 CLEAN: Mapping[DatabaseKind, dict[str, str]] = {
     DatabaseKind.POSTGRESQL: _POSTGRESQL,
     DatabaseKind.MYSQL: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": DatabaseKind.MYSQL.connector_class},
-    DatabaseKind.MARIADB: {**_COMMON, **_HISTORY, **_BINLOG, "connector.class": DatabaseKind.MARIADB.connector_class},
+    DatabaseKind.MARIADB: {
+        **_COMMON,
+        **_HISTORY,
+        **_BINLOG,
+        "connector.class": DatabaseKind.MARIADB.connector_class,
+        "binlog.buffer.size": "5000000",
+    },
     DatabaseKind.SQLSERVER: {
         **_COMMON,
         **_HISTORY,

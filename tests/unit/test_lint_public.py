@@ -18,7 +18,7 @@ _DEFAULTS = {
 }
 
 WARNED: dict[str, set[str]] = {
-    "mariadb": set(),
+    "mariadb": {"CC710"},
     "mongodb": {"CC113"},  # user and password stand in the connection string
     "mysql-flat": {"CC226"},  # the transform's drop.tombstones is gone
     "oracle": set(),

@@ -160,3 +160,16 @@ def test_what_stops_reading_rows_is_no_danger_on_a_database_that_keeps_a_history
     config = CLEAN[DatabaseKind.MYSQL]
     [change] = changes_between({**config, "snapshot.mode": "recovery"}, {**config, "snapshot.mode": "no_data"})
     assert not change.is_dangerous
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "level"),
+    [(None, "5000000", "connector"), ("5000000", None, "dangerous"), ("5000000", "0", "dangerous")],
+)
+def test_a_connector_without_its_buffer_may_publish_what_was_undone(
+    before: str | None, after: str | None, level: str
+) -> None:
+    assert impact_of("binlog.buffer.size", before, after).level == level
+    adopted = adoption_of("binlog.buffer.size", before, after)
+    assert adopted is not None
+    assert adopted.level == "connector"

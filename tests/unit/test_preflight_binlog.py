@@ -5,7 +5,8 @@ import pytest
 
 from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, BinlogPosition, Log
 from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
-from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_stored
+from cdc_outbox.debezium.preflight.binlog_rules import check_binlog_database, check_buffer, check_stored
+from cdc_outbox.debezium.render import render
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.spec import parse_spec
 from tests.support.database_facts import INDEXES
@@ -192,6 +193,26 @@ def test_a_connector_that_was_there_before_its_spec_has_its_offset_under_its_own
     assert spec.name == "adopted"
     found = list(check_stored(spec, facts(rows=2), offset("binlog.000006", 4)))
     assert [finding.code for finding in found] == ["DB521"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "publishes some rolled back transactions"),
+        ({"binlog.buffer.size": "0"}, "publishes some rolled back transactions"),
+        ({"binlog.buffer.size": "1000"}, "loses the end of long transactions"),
+    ],
+)
+def test_a_connector_without_a_large_buffer_is_found(config: dict[str, str], said: str) -> None:
+    [finding] = check_buffer(SPEC, config)
+    assert (finding.code, finding.severity, finding.location.path) == ("DB130", "warning", SPEC.name)
+    assert said in finding.message
+    assert list(check_buffer(parse_spec(MINIMAL.replace("postgresql", "mysql")), config)) == []
+
+
+def test_the_buffer_that_is_rendered_is_large_enough() -> None:
+    assert list(check_buffer(SPEC, render(SPEC))) == []
+    assert list(check_buffer(SPEC, {"binlog.buffer.size": "9" * 9_999})) == []
 
 
 def test_rows_that_are_deleted_at_once_tell_nothing() -> None:

@@ -291,6 +291,17 @@ def test_a_binlogs_configuration_is_the_golden_one(kind: str) -> None:
     assert rendered == json.loads((GOLDEN / f"orders-{kind}.json").read_text())
 
 
+@pytest.mark.parametrize("size", ["0", "5000000", "100000000"])
+def test_the_buffer_of_mariadbs_connector_is_off_or_holds_a_million_events(size: str) -> None:
+    assert render(parse_spec(f"{BINLOG}overrides: {{binlog.buffer.size: {size}}}\n"))["binlog.buffer.size"] == size
+
+
+@pytest.mark.parametrize("size", ["1000", "4999999", "x"])
+def test_a_buffer_that_would_lose_the_end_of_a_transaction_is_refused(size: str) -> None:
+    with pytest.raises(ConfigError, match=r"5,?000,?000.*the end of a long transaction would be lost"):
+        render(parse_spec(f"{BINLOG}overrides: {{binlog.buffer.size: {size}}}\n"))
+
+
 def test_the_spec_decides_who_reads_a_binlog_and_where_its_schema_is_kept() -> None:
     text = BINLOG.replace("host:", "server_id: 7000\n  host:")
     config = render(parse_spec(f"{text}history: {{topic: H, bootstrap_servers: 'k:1'}}\n"))

@@ -4,10 +4,12 @@ from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.config import BINLOG, HISTORY, Config, Router
 from cdc_outbox.debezium.java_regex import literal
 from cdc_outbox.debezium.lint.rule import ERROR, NOTE, WARNING, Hit, Hits, Rulebook
+from cdc_outbox.debezium.options.capture_options import BINLOG_BUFFER_EVENTS
 
 book = Rulebook()
 
 _INTERNAL = "schema.history.internal"
+_BUFFER = "binlog.buffer.size"
 
 
 @book.rule("CC701", ERROR, *HISTORY)
@@ -80,6 +82,21 @@ def offset_without_heartbeats(config: Config) -> Hits:
     if config.routers and config.number("heartbeat.interval.ms", 0) == 0:
         message = "without heartbeats the offset of an idle outbox does not advance, until its log is purged."
         yield Hit("heartbeat.interval.ms", message, "Set it to 10000.")
+
+
+@book.rule("CC710", WARNING, DatabaseKind.MARIADB)
+def rolled_back_transactions(config: Config) -> Hits:
+    if config.number(_BUFFER, 0) == 0:
+        message = "the connector publishes events of some transactions that were rolled back."
+        yield Hit(_BUFFER, message, f"Set it to {BINLOG_BUFFER_EVENTS}.")
+
+
+@book.rule("CC711", ERROR, *BINLOG)
+def small_buffer(config: Config) -> Hits:
+    size, is_mysql = config.number(_BUFFER, 0), config.kind is DatabaseKind.MYSQL
+    if size and (is_mysql or size < BINLOG_BUFFER_EVENTS):
+        message = "a committed transaction with more binlog events than this loses the rest of its events."
+        yield Hit(_BUFFER, message, "Remove the option." if is_mysql else f"Set it to {BINLOG_BUFFER_EVENTS}.")
 
 
 @book.rule("CC801", NOTE, DatabaseKind.SQLSERVER)

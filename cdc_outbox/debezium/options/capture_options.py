@@ -13,6 +13,11 @@ from cdc_outbox.debezium.options.behavior import (
     unset,
 )
 
+BINLOG_BUFFER_EVENTS = 5_000_000
+"""How many binlog events of a transaction MariaDB's connector holds; it loses the rest of one that commits. A million
+calls of ``add`` make as many, and more than Connect's default heap of 2 GB: memory ends first, and loses none."""
+
+_fits = between(BINLOG_BUFFER_EVENTS, 10**8, "with less, except 0, the end of a long transaction would be lost")
 _OFF = frozenset({"false", ""})
 _FAIL = frozenset({"fail", ""})
 _LEFT_OUT = Promise("the outbox might not be captured")
@@ -175,6 +180,17 @@ CAPTURE_OPTIONS = (
         ),
     ),
     OptionBehavior("tombstones.on.delete", *router("table.op.invalid.behavior"), adopted=_INSERTS_ALONE),
+    OptionBehavior(
+        "binlog.buffer.size",
+        override=lambda value: "" if value == "0" else _fits(value),
+        changed=(
+            dangerous("On MariaDB undone events may be published.", when=lambda _, after: after in {None, "0"}),
+            connector("The connector holds each transaction in memory until it has ended; messages do not change."),
+        ),
+        adopted=connector(
+            "is set by the spec, on MariaDB only: the connector holds each transaction in memory until it has ended."
+        ),
+    ),
     # Which rows are published again.
     OptionBehavior(
         "snapshot.mode.configuration.based",

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cdc_outbox.databases.binlog import AccountFacts, BinlogFacts, BinlogPosition, missing_gtids
+from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.facts import COUNTED_ROWS, ColumnFacts, TableFacts
 from cdc_outbox.databases.source import check_source
 from cdc_outbox.debezium.connector_offsets import own_offset
+from cdc_outbox.debezium.options.capture_options import BINLOG_BUFFER_EVENTS
 from cdc_outbox.debezium.preflight.findings import MAKE_TABLE, UUID_LENGTH, another_database, error, note, warning
 from cdc_outbox.finding import Finding
 from cdc_outbox.formats.attributes import ATTRIBUTES, AttributeKind
@@ -87,6 +89,16 @@ def check_stored(spec: Spec, facts: BinlogFacts, offsets: Sequence[Mapping[str, 
             f"Connect's offset is {position}, and this binlog file ends at {size}: it is another file of the same name."
         )
         yield error("DB522", spec.name, message, remedy)
+
+
+def check_buffer(spec: Spec, config: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield whether the connector publishes what was rolled back on MariaDB, or loses the end of a long transaction."""
+    size = config.get("binlog.buffer.size", "0")[:9]
+    is_small = size.isdecimal() and int(size) < BINLOG_BUFFER_EVENTS
+    if is_small and spec.database.kind is DatabaseKind.MARIADB:
+        harm = "loses the end of long transactions" if int(size) else "publishes some rolled back transactions"
+        message = f"with binlog.buffer.size={size} the connector {harm}."
+        yield warning("DB130", spec.name, message, "Send Connect the configuration that `cdc-outbox render` prints.")
 
 
 def _check_earlier_rows(spec: Spec, facts: BinlogFacts) -> Iterator[Finding]:

@@ -7,6 +7,7 @@ from cdc_outbox.contract.outbox_options import OutboxMode
 from cdc_outbox.contract.topics import raw_topic_name
 from cdc_outbox.databases.database import DatabaseKind, DatabaseSpec
 from cdc_outbox.databases.quoting import literal
+from cdc_outbox.debezium.options.capture_options import BINLOG_BUFFER_EVENTS
 from cdc_outbox.debezium.render.options import RenderedOption, option
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.spec import Spec
@@ -124,6 +125,9 @@ def binlog(spec: Spec) -> Iterator[RenderedOption]:
     yield option("database.server.id", spec.database.server_id, "database.server_id")
     yield option("database.include.list", exactly(database), *_around_keys(spec))
     yield option("table.include.list", exactly(f"{database}.{table}"), *table_keys(spec))
+    if spec.database.kind is DatabaseKind.MARIADB:
+        # Its binlog has transactions that were rolled back. MySQL's has none, and there the option only does harm.
+        yield option("binlog.buffer.size", str(BINLOG_BUFFER_EVENTS))
     yield from remember(spec)
 
 
