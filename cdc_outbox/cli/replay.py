@@ -1,6 +1,5 @@
 """``cdc-outbox replay``."""
 
-import asyncio
 import logging
 import re
 import shlex
@@ -16,9 +15,9 @@ from cdc_outbox.cli.consume import load
 from cdc_outbox.cli.inbox import AggregateName
 from cdc_outbox.cli.options import acting, dry_run_option, json_option
 from cdc_outbox.cli.output import ExitCode, document, say
-from cdc_outbox.cli.running import start_log, stop_at_signals
+from cdc_outbox.cli.running import start_log, until_signal
 from cdc_outbox.cli.times import Time
-from cdc_outbox.consumer import AsyncConsumer, Consumer, Fate, Replayed, Selection
+from cdc_outbox.consumer import Fate, Replayed, Selection
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.redaction import shortened, visible
 from cdc_outbox.text_files.document import did_you_mean
@@ -115,7 +114,7 @@ def replay(
     # What handlers print is no part of the document.
     with redirect_stdout(sys.stderr) if prints_json else nullcontext():
         consumer = load(target)
-        done = _run(consumer, selection, rate=rate, dry_run=dry_run)
+        done: Replayed = until_signal(partial(consumer.replay, selection, rate=rate, dry_run=dry_run), consumer.stop)
         if not dry_run:
             record_action(acting(), "replay", consumer.name, selection=selection, fates=done.fates)
         _print_replayed(consumer.name, done, event_type, dry_run=dry_run)
@@ -130,18 +129,6 @@ def _document(name: str, done: Replayed, *, dry_run: bool) -> str:
     fates = [{"fate": fate, "messages": done.fates[fate], "first": done.examples.get(fate)} for fate in Fate]
     content = {"consumer": name, "isDryRun": dry_run, "isComplete": done.is_complete, "fates": fates}
     return document("Replay", content)
-
-
-def _run(consumer: Consumer | AsyncConsumer, selection: Selection, *, rate: float | None, dry_run: bool) -> Replayed:
-    if isinstance(consumer, Consumer):
-        stop_at_signals(consumer.stop)
-        return consumer.replay(selection, rate=rate, dry_run=dry_run)
-
-    async def run() -> Replayed:
-        stop_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, consumer.stop))
-        return await consumer.replay(selection, rate=rate, dry_run=dry_run)
-
-    return asyncio.run(run())
 
 
 def _print_replayed(name: str, done: Replayed, event_type: str | None, *, dry_run: bool) -> None:

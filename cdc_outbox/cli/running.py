@@ -1,13 +1,16 @@
 """Commands that run until a signal: how they log, serve ``/health``, and stop."""
 
+import asyncio
 import gc
+import inspect
 import logging
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
@@ -104,23 +107,37 @@ def listening(listen: str | None, running: Monitored, metrics: Exposition | None
     return MonitorServer(running, metrics=metrics, host=host or "127.0.0.1", port=int(port))
 
 
-def stop_at_signals(stop: Callable[[], object]) -> None:
-    """Have SIGTERM and Ctrl-C call a function, and ignore a repeated one, which could kill Python while it exits."""
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, _frame: (signal.signal(number, signal.SIG_IGN), stop()))
+def interrupt() -> NoReturn:
+    """Do what Ctrl-C does by default."""
+    raise KeyboardInterrupt
 
 
-def interrupt_at_signals(*numbers: signal.Signals) -> None:
-    """Have the first of these signals raise ``KeyboardInterrupt``, and ignore all of them from then on."""
+def stop_at_signals(stop: Callable[[], object], *others: signal.Signals) -> None:
+    """Have the first of SIGTERM, Ctrl-C and others call a function, and ignore all of them from then on."""
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    def handle(first: int, _frame: FrameType | None) -> None:
         for number in numbers:
             # Not SIG_IGN: Python complains of a signal that came before and would be handled after.
             signal.signal(number, lambda _number, _frame: None)
-        raise KeyboardInterrupt
+        signal.signal(first, signal.SIG_IGN)  # Python drops handlers while it exits: a repeated signal would kill it
+        stop()
 
+    numbers = (signal.SIGTERM, signal.SIGINT, *others)
     for number in numbers:
-        signal.signal(number, interrupt)
+        signal.signal(number, handle)
+
+
+def until_signal(run: Callable[[], Any], stop: Callable[[], object]) -> Any:  # noqa: ANN401 - what it returns
+    """Call a function, in an event loop if it is a coroutine function, and have signals call another one meanwhile."""
+    if not inspect.iscoroutinefunction(run):
+        stop_at_signals(stop)
+        return run()
+
+    async def in_loop() -> Any:  # noqa: ANN401
+        stop_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop))
+        return await run()
+
+    return asyncio.run(in_loop())
 
 
 log_format_option = click.option(

@@ -16,7 +16,7 @@ import click
 from cdc_outbox.cli.groups import Group
 from cdc_outbox.cli.options import json_option
 from cdc_outbox.cli.output import document, say
-from cdc_outbox.cli.running import interrupt_at_signals
+from cdc_outbox.cli.running import interrupt, stop_at_signals
 from cdc_outbox.errors import CdcOutboxError, StackError
 from cdc_outbox.redaction import counted
 
@@ -139,7 +139,7 @@ def up(
         environment=variables,
     )
     StackFolder(name).refuse_held()
-    interrupt_at_signals(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    stop_at_signals(interrupt, signal.SIGHUP)
     say(f"{name}: starting {_parts_of(config)}", err=True)
     if detach:
         _detach(config)

@@ -119,11 +119,17 @@ def environment(service: Service, **more: str) -> dict[str, str]:
 
 @contextmanager
 def consuming(
-    folder: Path, env: dict[str, str], *options: str, target: str = "service:consumer"
+    folder: Path, env: dict[str, str], *options: str, target: str = "service:consumer", command: str = "consume"
 ) -> "Iterator[subprocess.Popen[str]]":
-    command = [f"{sys.prefix}/bin/cdc-outbox", "consume", *options, target]
+    arguments = [f"{sys.prefix}/bin/cdc-outbox", command, *options, target]
     process = subprocess.Popen(
-        command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        arguments,
+        cwd=folder,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield process
@@ -163,6 +169,18 @@ def test_signals_that_are_repeated_until_it_has_ended_do_not_kill_it(
     assert process.returncode == 0
     assert err.endswith(f"{service.name}: 5 applied\n")
     assert service.committed_offset() == 5
+
+
+@pytest.mark.parametrize("target", ["service:consumer", "service:asynchronous"])
+def test_a_signal_ends_a_replay_in_good_order(service: Service, folder: Path, target: str) -> None:
+    service.pipeline.write_and_send(100)
+    with consuming(folder, environment(service), "--rate=1", target=target, command="replay") as process:
+        eventually(service.effects, "the first effect")
+        process.terminate()
+        out, err = process.communicate(timeout=patience())
+    assert process.returncode == 130
+    assert f"{len(service.effects())} applied" in out
+    assert f"{service.name}: stopped before the end" in err
 
 
 def test_a_signal_ends_it_while_brokers_do_not_answer(service: Service, folder: Path) -> None:
