@@ -139,6 +139,7 @@ def mariadb(outbox_stack: Stack, outbox_run_folder: Path) -> Iterator[MariaDb]:
     with shared(
         outbox_run_folder, "mariadb", lambda: nullcontext(outbox_stack.add_mariadb()), MariaDb.from_json
     ) as server:
+        outbox_stack._mariadb = server  # a copy does not know what was added to the stack since
         yield server
 
 

@@ -3,6 +3,7 @@
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,10 +58,10 @@ def run_to_its_end(consumer: Consumer) -> None:
     """Run a consumer until it ends; after a while it is stopped, so that a test fails instead of hanging."""
     with Threads() as threads:
         running = threads.submit(consumer.run)
-        try:
-            running.result(patience())
-        finally:
+        wait([running], patience())
+        if not running.done():
             consumer.stop()
+        running.result(patience())
 
 
 def _new_name() -> str:
