@@ -2,12 +2,16 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
+from cdc_outbox.debezium.event_router.jvm import Jvm, RealRouter
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
 from tests.support.specs import MONGODB
@@ -34,6 +38,20 @@ CONFIG = {
     "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
     "transforms.outbox.table.fields.additional.placement": "type:envelope:eventType,tenant:header",
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_jvm_for_all() -> Iterator[None]:
+    """Start one JVM for each connector: each command would start its own, which takes a second."""
+    start = RealRouter.open
+    with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
+        opened = cache(lambda jvm, plugin: running.enter_context(start(jvm, plugin)))
+
+        def open_again(jvm: Jvm, plugin: Path | None = None) -> nullcontext[RealRouter]:
+            return nullcontext(opened(jvm, plugin))
+
+        patch.setattr(RealRouter, "open", open_again)
+        yield
 
 
 def write_config(folder: Path, **options: Any) -> str:
