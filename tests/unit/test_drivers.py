@@ -1,9 +1,12 @@
 """How a driver is found, and what the server's codes become."""
 
+import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -24,6 +27,7 @@ from cdc_outbox.databases import drivers
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import asyncpg, find_async_driver, find_driver, sqlstate
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, sends_at_once
+from cdc_outbox.databases.drivers.psycopg import connect
 from cdc_outbox.databases.drivers.sqlite3 import Sqlite3
 from cdc_outbox.databases.drivers.transactions import session_settings
 from cdc_outbox.databases.sql import NUMBERED, numbered
@@ -160,6 +164,26 @@ def test_a_database_that_does_not_exist_is_not_a_wrong_password(error: Exception
         DatabaseAccessError,
         "Create the database, or correct its name in the DSN.",
     )
+
+
+def test_a_login_that_is_cut_off_is_no_refusal() -> None:
+    """The server died after it had asked for the password: the one that starts next may take it."""
+
+    def ask_and_die() -> None:
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.recv(1000)
+            accepted.sendall(b"R" + struct.pack("!ii", 8, 3))  # for the password in clear text
+            accepted.recv(1000)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as pool:
+        dying = pool.submit(ask_and_die)
+        dsn = (
+            f"host=127.0.0.1 port={listener.getsockname()[1]} user=me password=mine sslmode=disable gssencmode=disable"
+        )
+        with pytest.raises(DatabaseUnavailableError, match="closed the connection"):
+            connect(dsn)
+        dying.result()
 
 
 def test_libpqs_question_is_left_out() -> None:

@@ -124,7 +124,8 @@ def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
     # That a password was asked for in vain tells a refusal, in any language.
     attempt = error.pgconn
     refused = attempt is not None and (attempt.used_password or attempt.needs_password) and not attempt.server_version
-    return (DatabaseAccessError if refused else DatabaseUnavailableError)(_sentence(error))
+    is_cut = re.search("unexpectedly|could not|SYSCALL", str(error))  # libpq's words for a login without an answer
+    return (DatabaseAccessError if refused and not is_cut else DatabaseUnavailableError)(_sentence(error))
 
 
 def _sentence(error: psycopg.Error) -> str:
