@@ -1,7 +1,7 @@
 """What a consumer promises on every database, and with every driver that its handlers may be given.
 
-Not collected itself: see ``test_consumer_*.py``. A subclass says how its users connect and execute. The handlers are
-written once, as coroutines; a synchronous driver's never wait, and are run to their end at once.
+Not collected itself: see ``test_consumer_*.py``. A subclass says who its users are. The handlers are written once, as
+coroutines; a synchronous driver's never wait, and are run to their end at once.
 """
 
 import asyncio
@@ -25,6 +25,7 @@ from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.errors import TransactionEndedError
 from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
+from tests.support.driver_users import Users
 from tests.support.events import make_event
 from tests.support.mariadb import MariaDbStore
 from tests.support.patience import patience
@@ -167,21 +168,13 @@ class OnSqlite(OnDatabase):
 
 
 class ConsumerContract(OnDatabase):
-    """Subclasses say how a user of this driver's connects, and how a handler of his executes."""
+    """Subclasses say which users there are."""
 
-    asynchronous: ClassVar[bool] = False
-
-    def connect(self, ledger: Any) -> Any:
-        """Return what the consumer's ``connect`` returns."""
-        raise NotImplementedError
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        """Execute as a handler does, and return the rows if there are any."""
-        raise NotImplementedError
+    users: ClassVar[Users]
 
     @pytest.fixture
     def service(self, outbox_stack: Stack, ledger: Any) -> "Service":
-        return Service(self, outbox_stack, ledger)
+        return Service(self.users, outbox_stack, ledger)
 
     def test_effects_come_once_and_in_order_and_only_what_fails_and_what_depends_on_it_waits(
         self, service: "Service"
@@ -198,15 +191,15 @@ class ConsumerContract(OnDatabase):
         async def swallow(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
             with suppress(Exception):
-                await self.execute(connection, "select 1 from nowhere")
+                await self.users.execute(connection, "select 1 from nowhere")
 
         async def cut_once(event: RecordedEvent, connection: Any) -> None:
             await service.apply_effect(event, connection)
             if not cut and service.ledger.session:
-                [(session,)] = await self.execute(connection, service.ledger.session)
+                [(session,)] = await self.users.execute(connection, service.ledger.session)
                 cut.append(session)
                 service.ledger.end(session)
-            await self.execute(connection, "select 1")
+            await self.users.execute(connection, "select 1")
 
         handlers = {"OrderPlaced": apply, "Poison": fail, "Swallowed": swallow, "Cut": cut_once}
         first = make_event(1, "a")
@@ -243,7 +236,7 @@ class ConsumerContract(OnDatabase):
         for number, end in enumerate(self.ends, 1):
 
             async def end_it(event: RecordedEvent, connection: Any, end: str = end) -> None:
-                await self.execute(connection, end)
+                await self.users.execute(connection, end)
                 with suppress(Exception):  # where nothing is open any more, a statement may fail or commit itself
                     await service.apply_effect(replace(event, aggregate_id="stray"), connection)
 
@@ -259,10 +252,10 @@ class ConsumerContract(OnDatabase):
 class Service:
     """A consuming service on one driver, with a topic of its own."""
 
-    def __init__(self, contract: ConsumerContract, stack: Stack, ledger: Any) -> None:
+    def __init__(self, users: Users, stack: Stack, ledger: Any) -> None:
         self.name = f"s{uuid4().hex[:10]}"
         self.ledger = ledger
-        self._contract, self._broker = contract, stack.broker
+        self._users, self._broker = users, stack.broker
         self._wire = parse_spec(Pipeline.text(self.name), name=f"{self.name}.yaml").contract
         self._broker.create_topic(self._wire.topic_of("order"))
         self._ended: set[int] = set()
@@ -277,7 +270,7 @@ class Service:
     async def apply_effect(self, event: RecordedEvent, connection: Any) -> None:
         """Insert a row that names the event."""
         insert = f"insert into effects (aggregate, sequence) values ('{event.aggregate_id}', {event.sequence})"  # noqa: S608
-        await self._contract.execute(connection, insert)
+        await self._users.execute(connection, insert)
 
     def consumer(
         self, handlers: dict[str, Callable[..., Any]], *, kafka_settings: Mapping[str, Any] = QUICK
@@ -287,13 +280,13 @@ class Service:
             "name": self.name,
             "contract": self._wire,
             "kafka": {"bootstrap.servers": self._broker.bootstrap_servers, **kafka_settings},
-            "database": lambda: self._contract.connect(self.ledger),
+            "database": lambda: self._users.connect(self.ledger.address),
             "retry": PATIENT,
         }
-        kind = AsyncConsumer if self._contract.asynchronous else Consumer
+        kind = AsyncConsumer if self._users.asynchronous else Consumer
         consumer: Consumer | AsyncConsumer = kind(**settings)
         for event_type, handler in handlers.items():
-            consumer.on(event_type)(handler if self._contract.asynchronous else immediate(handler))
+            consumer.on(event_type)(handler if self._users.asynchronous else immediate(handler))
         return consumer
 
     def running(self, consumer: Consumer | AsyncConsumer) -> AbstractContextManager[Consumer | AsyncConsumer]:

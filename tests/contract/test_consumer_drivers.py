@@ -1,89 +1,25 @@
 """The consumer with each driver that its handlers may be given, over a real topic."""
 
 import asyncio
-import sqlite3
 from typing import Any
 
-import asyncpg
-import psycopg
-import psycopg2
 import pytest
-from django.db import connections
-from pymysql.constants import CLIENT
-from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
-from sqlalchemy.pool import NullPool
 
 from cdc_outbox import RecordedEvent
 from cdc_outbox.consumer import AsyncConsumer
-from tests.contract.consumer_contract import (
-    ConsumerContract,
-    OnMariaDb,
-    OnPostgres,
-    OnSqlite,
-    Service,
-)
-from tests.support.django_site import add_entry, entry
-from tests.support.driver_clients import asyncpg_options
+from tests.contract.consumer_contract import ConsumerContract, OnMariaDb, OnPostgres, OnSqlite, Service
+from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS, SQLITE_USERS
 from tests.support.events import make_event
 from tests.support.patience import patience
-from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
-from tests.support.sqlalchemy_clients import url_of
 
 
-class CursorUsers(ConsumerContract):
-    """Those whose connections have cursors."""
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        with connection.cursor() as cursor:
-            cursor.execute(sql)
-            return cursor.fetchall() if cursor.description else []
-
-
-class SessionUsers(ConsumerContract):
-    """Those who use a session of SQLAlchemy's."""
-
-    library: str
-
-    def connect(self, ledger: Any) -> Any:
-        return Session(create_engine(url_of(ledger.address, self.library), poolclass=NullPool))
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        result = connection.execute(text(sql))
-        return result.fetchall() if result.returns_rows else []
-
-
-class AsyncSessionUsers(SessionUsers):
-    asynchronous = True
-
-    async def connect(self, ledger: Any) -> Any:
-        return AsyncSession(create_async_engine(url_of(ledger.address, self.library), poolclass=NullPool))
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        result = await connection.execute(text(sql))
-        return result.fetchall() if result.returns_rows else []
-
-
-class DjangoUsers(CursorUsers):
-    """Each thread has a connection of its own, which is reached through the project's registry."""
-
-    def connect(self, ledger: Any) -> Any:
-        if not hasattr(ledger, "alias"):
-            ledger.alias = add_entry(entry(ledger.address))
-        return connections[ledger.alias]
-
-
-class TestPsycopg(CursorUsers, OnPostgres):
-    def connect(self, ledger: Any) -> Any:
-        return psycopg.connect(ledger.dsn)
+class TestPsycopg(ConsumerContract, OnPostgres):
+    users = POSTGRES_USERS["psycopg"]
 
 
 class CancelledConsumers(ConsumerContract):
     """Those whose task can be cancelled."""
-
-    asynchronous = True
 
     def test_a_cancelled_task_leaves_whole_transactions_and_its_group(self, service: Service) -> None:
         async def run() -> int:
@@ -123,67 +59,52 @@ class CancelledConsumers(ConsumerContract):
 
 
 class TestAsyncPsycopg(CancelledConsumers, OnPostgres):
-    async def connect(self, ledger: Any) -> Any:
-        return await psycopg.AsyncConnection.connect(ledger.dsn)
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        cursor = await connection.execute(sql)
-        return await cursor.fetchall() if cursor.description else []
+    users = POSTGRES_USERS["psycopg async"]
 
 
-class TestPsycopg2(CursorUsers, OnPostgres):
-    def connect(self, ledger: Any) -> Any:
-        return psycopg2.connect(ledger.dsn)
+class TestPsycopg2(ConsumerContract, OnPostgres):
+    users = POSTGRES_USERS["psycopg2"]
 
 
 class TestAsyncpg(CancelledConsumers, OnPostgres):
-    async def connect(self, ledger: Any) -> Any:
-        return await asyncpg.connect(**asyncpg_options(ledger.dsn))
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        return [tuple(row) for row in await connection.fetch(sql)]
+    users = POSTGRES_USERS["asyncpg"]
 
 
-class TestSession(SessionUsers, OnPostgres):
-    library = "psycopg"
+class TestSession(ConsumerContract, OnPostgres):
+    users = POSTGRES_USERS["sqlalchemy psycopg"]
 
 
-class TestAsyncSession(AsyncSessionUsers, CancelledConsumers, OnPostgres):
-    library = "asyncpg"
+class TestAsyncSession(CancelledConsumers, OnPostgres):
+    users = POSTGRES_USERS["sqlalchemy asyncpg"]
 
 
-class TestDjango(DjangoUsers, OnPostgres):
-    pass
+class TestDjango(ConsumerContract, OnPostgres):
+    users = POSTGRES_USERS["django"]
 
 
-class TestPyMySql(CursorUsers, OnMariaDb):
-    def connect(self, ledger: Any) -> Any:
-        return connect_pymysql(ledger.dsn, client_flag=CLIENT.FOUND_ROWS)
+class TestPyMySql(ConsumerContract, OnMariaDb):
+    users = MARIADB_USERS["pymysql"]
 
 
-class TestSessionOnPyMySql(SessionUsers, OnMariaDb):
-    library = "pymysql"
+class TestSessionOnPyMySql(ConsumerContract, OnMariaDb):
+    users = MARIADB_USERS["sqlalchemy pymysql"]
 
 
-class TestDjangoOnMariaDb(DjangoUsers, OnMariaDb):
-    pass
+class TestDjangoOnMariaDb(ConsumerContract, OnMariaDb):
+    users = MARIADB_USERS["django"]
 
 
-class TestSqlite3(OnSqlite):
-    def connect(self, ledger: Any) -> Any:
-        return sqlite3.connect(ledger.path)
-
-    async def execute(self, connection: Any, sql: str) -> Any:
-        return connection.execute(sql).fetchall()
+class TestSqlite3(ConsumerContract, OnSqlite):
+    users = SQLITE_USERS["sqlite3"]
 
 
-class TestSessionOnSqlite(SessionUsers, OnSqlite):
-    library = "pysqlite"
+class TestSessionOnSqlite(ConsumerContract, OnSqlite):
+    users = SQLITE_USERS["sqlalchemy"]
 
 
-class TestAsyncSessionOnSqlite(AsyncSessionUsers, OnSqlite):
-    library = "aiosqlite"
+class TestAsyncSessionOnSqlite(ConsumerContract, OnSqlite):
+    users = SQLITE_USERS["sqlalchemy async"]
 
 
-class TestDjangoOnSqlite(DjangoUsers, OnSqlite):
-    pass
+class TestDjangoOnSqlite(ConsumerContract, OnSqlite):
+    users = SQLITE_USERS["django"]

@@ -24,8 +24,9 @@ from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
-from tests.contract.consumer_contract import ConsumerContract, MariaDbLedger, PostgresLedger, Service, SqliteLedger
+from tests.contract.consumer_contract import MariaDbLedger, PostgresLedger, Service, SqliteLedger
 from tests.support.commands import run_here
+from tests.support.driver_users import Users
 from tests.support.events import make_event
 from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
@@ -59,7 +60,7 @@ def second_version(dialect: Dialect, more: str = "") -> dict[str, str]:
 
 
 @dataclass
-class Tables(ConsumerContract):
+class Tables(Users):
     """A database with outbox and inbox of version 1, and how its users connect."""
 
     dialect: Dialect
@@ -68,7 +69,7 @@ class Tables(ConsumerContract):
     spec: Path
     open: Callable[[], Any]
 
-    def connect(self, ledger: Any) -> Any:
+    def connect(self, address: Any) -> Any:
         return self.open()
 
     async def execute(self, connection: Any, sql: str) -> Any:
