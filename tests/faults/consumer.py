@@ -1,14 +1,16 @@
-"""Faults at every point of a consumer's life, and consumers that come and go; afterwards the effects are counted.
+"""Faults at every point of a consumer's life, consumers that come and go, and database servers that die under them.
 
-`infra/faults consumer` runs all of it and prints a table; it exits 1 if an effect was lost, repeated or out of order,
-if a consumer ended that should have gone on, or if nobody went on in time.
+Afterwards the effects are counted. `infra/faults consumer` runs all of it and prints a table; it exits 1 if an effect
+was lost, repeated or out of order, if a consumer ended that should have gone on, or if nobody went on in time.
 """
 
 import argparse
+import logging
 import os
 import sys
 
 from cdc_outbox.testing import Stack, StackConfig
+from tests.faults import server_deaths
 from tests.faults.cell import Cell, Fault
 from tests.faults.crowd import Crowd, Sharing
 from tests.faults.ledger import Ground
@@ -30,8 +32,23 @@ def main() -> int:
         "--sharing", type=Sharing, choices=Sharing, action="append", help="how the comers and goers share"
     )
     parser.add_argument("--seconds", type=float, default=40.0, help="how long they come and go")
+    parser.add_argument("--kinds", choices=("consumer", "server"), nargs="+", help="whose faults; both by default")
+    parser.add_argument("--deaths", type=int, default=200, help="how often database servers die")
+    parser.add_argument("--seed", type=int, default=os.getpid(), help="of the servers' deaths; a new one by default")
     options = parser.parse_args()
     alone = bool(options.point or options.fault)
+    kinds = options.kinds or (["consumer"] if alone or options.sharing else ["consumer", "server"])
+    good = _break_consumers(options, alone=alone) if "consumer" in kinds else []
+    if "server" in kinds:
+        logging.getLogger().addHandler(logging.NullHandler())  # there would be thousands of lines
+        tell(f"seed {options.seed}")
+        tell_columns()
+        good += server_deaths.run(options.deaths, options.seed)
+    tell(f"{sum(good)} of {len(good)} are good")
+    return 0 if all(good) else 1
+
+
+def _break_consumers(options: argparse.Namespace, *, alone: bool) -> list[bool]:
     cells = [
         Cell(point=point, fault=fault, seed=seed)
         for point in options.point or Point
@@ -49,9 +66,7 @@ def main() -> int:
         tell_columns()
         runs = [] if options.sharing and not alone else [(cell, pool.submit(cell.run, ground)) for cell in cells]
         good = [tell_result(cell.point, cell.fault, cell.seed, run.result()) for cell, run in runs]
-        good += [tell_result(crowd.sharing, "come and go", crowd.seed, crowd.run(ground)) for crowd in crowds]
-    tell(f"{sum(good)} of {len(good)} are good")
-    return 0 if all(good) else 1
+        return [*good, *(tell_result(crowd.sharing, "come and go", crowd.seed, crowd.run(ground)) for crowd in crowds)]
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ class Users:
     asynchronous: ClassVar[bool] = False
     copies: ClassVar[bool] = False
     """Whether :meth:`copy` does something."""
+    pipeline: ClassVar[bool] = False
+    """Whether the handlers run in the driver's pipeline mode."""
 
     def connect(self, address: Any) -> Any:
         """Return what the consumer's ``connect`` returns."""
@@ -71,6 +73,11 @@ class PsycopgUsers(CursorUsers):
         with connection.cursor() as cursor, cursor.copy(_copy_sql(table, columns)) as copy:
             for part in parts:
                 copy.write(part)
+
+
+class PipelineUsers(PsycopgUsers):
+    copies = False  # which psycopg refuses in a pipeline
+    pipeline = True
 
 
 class AsyncPsycopgUsers(Users):
@@ -181,6 +188,7 @@ class Sqlite3Users(Users):
 
 POSTGRES_USERS: dict[str, Users] = {
     "psycopg": PsycopgUsers(),
+    "psycopg pipeline": PipelineUsers(),
     "psycopg async": AsyncPsycopgUsers(),
     "psycopg2": Psycopg2Users(),
     "asyncpg": AsyncpgUsers(),
