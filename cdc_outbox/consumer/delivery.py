@@ -25,8 +25,9 @@ from cdc_outbox.consumer.ordering import (
 from cdc_outbox.consumer.parked_events import ParkStore, Reason
 from cdc_outbox.consumer.parking import ParkingPlan, behind_unreadable, refuse_ids_of_others
 from cdc_outbox.consumer.retries import error_of
-from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver, TransactionState
+from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
+from cdc_outbox.databases.drivers.transactions import UNUSABLE
 from cdc_outbox.errors import (
     CdcOutboxError,
     DatabaseUnavailableError,
@@ -158,7 +159,7 @@ class Delivery:
 
     async def _take_back(self, claims: Claims, connection: AnyConnection) -> bool:
         """Undo claims that a handler committed: without a watermark they would pass for events that were applied."""
-        if not claims.new or self.driver.state(connection) is TransactionState.LOST:
+        if not claims.new or self.driver.state(connection) in UNUSABLE:
             return False
         try:
             await self.driver.begin(connection)

@@ -19,6 +19,7 @@ from cdc_outbox.databases.drivers import (
     translate,
 )
 from cdc_outbox.databases.drivers.immediate import sends_at_once
+from cdc_outbox.databases.drivers.transactions import resolved
 from cdc_outbox.errors import (
     CdcOutboxError,
     ConfigError,
@@ -160,6 +161,7 @@ def _takes_two(call: Callable[..., object]) -> bool:
     return True
 
 
+_OPEN = TransactionState.OPEN
 _MAX_TEXT, _MAX_READ = 500, 20_000
 """Characters of what an exception says that are shown, and that are looked at."""
 _OURS = f"{__name__.partition('.')[0]}."
@@ -227,16 +229,16 @@ class HandlerRunner:
         """Call the handlers of these events.
 
         Raises:
-            HandlerError: One raised.
+            HandlerError: One raised, or left its connection busy.
             TransactionAbortedError, TransactionEndedError: One swallowed an SQL error, or ended the transaction.
             DatabaseUnavailableError, TransactionTimeoutError: The connection broke.
         """
         is_gathering = True
         try:
             async with AsyncExitStack() as stack:
-                gathered = None
+                gathered: Gathered | None = None
                 if self._before_commit is not None:
-                    gathered = await _entered(stack, self._before_commit.gathering(connection))
+                    gathered = await entered(stack, self._before_commit.gathering(connection))
                 is_gathering = False
                 if self._pipeline is None:
                     await self._run(items, connection, gathered, looks=True)
@@ -267,7 +269,7 @@ class HandlerRunner:
                 await self._run(items, connection, gathered, looks=False)
         except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
             failure = error
-        self._look(items, connection, failure)
+        await self._look(items, connection, failure)
 
     async def _run(
         self,
@@ -298,8 +300,8 @@ class HandlerRunner:
                 failure = error
             finally:
                 telemetry.took(events[0].type, time.perf_counter() - begun_at)
-            if looks:
-                self._look(run, connection, failure)
+            if looks and (failure is not None or self._driver.state(connection) is not _OPEN):
+                await self._look(run, connection, failure)
 
     async def _in_time(self, awaitable: Awaitable[object]) -> None:
         if self._deadline_seconds is None:  # perhaps in no event loop
@@ -314,12 +316,18 @@ class HandlerRunner:
                 raise TransactionTimeoutError(f"it took longer than {self._deadline_seconds:g} s") from error
             raise
 
-    def _look(self, items: Sequence[Item], connection: AnyConnection, failure: Exception | None) -> None:
+    async def _look(self, items: Sequence[Item], connection: AnyConnection, failure: Exception | None) -> None:
         """Raise what a handler did to its transaction, and what it raised."""
-        state = self._driver.state(connection)
-        if failure is None and state is TransactionState.OPEN:
+        state = await resolved(self._driver, connection)
+        if failure is None and state is _OPEN:
             return
         names = several([item.event for item in items])
+        if state is TransactionState.UNKNOWN:
+            raised = f"raised {self._described(failure)} and " if failure else ""
+            # What the busy connection itself raised would look like an outage.
+            cause = failure if failure and ours_of(failure) is None else None
+            left = "left a statement, a COPY, a stream or a pipeline open"
+            raise HandlerError(f"the handler of {names} {raised}{left}") from cause
         if state is TransactionState.ENDED:
             raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
         if failure is not None:
@@ -355,11 +363,9 @@ def several(events: Sequence[RecordedEvent]) -> str:
     return f"{events[0]} and {len(events) - 1} more" if len(events) > 1 else str(events[0])
 
 
-async def _entered(stack: AsyncExitStack, context: Any) -> Gathered:  # noqa: ANN401 - one of the two
-    gathered: Gathered = (
-        await stack.enter_async_context(context) if hasattr(context, "__aenter__") else stack.enter_context(context)
-    )
-    return gathered
+async def entered(stack: AsyncExitStack, context: Any) -> Any:  # noqa: ANN401 - any of both kinds
+    """Enter a context, an asynchronous one or not."""
+    return await stack.enter_async_context(context) if hasattr(context, "__aenter__") else stack.enter_context(context)
 
 
 def origin_of(error: BaseException) -> str:

@@ -211,8 +211,8 @@ _AGGREGATES = 3
 """How many aggregates fail alike before it is an outage: two may be chance, and each one more is parked first."""
 _MOST_CAUSES = 100
 """How many causes are distinguished, should some error have another host or code each time."""
-_NETWORK_ERRORS = (ConnectionError, TimeoutError, socket.gaierror)
-"""What the operating system says where nothing answers; clients of HTTP raise their own because of one of these."""
+NETWORK_ERRORS = (ConnectionError, TimeoutError, socket.gaierror)
+"""What the operating system says where nothing answers: asyncpg lets it pass, clients of HTTP have it as a cause."""
 _HOST = re.compile(r"""(?:\bat|\bon|\bhost=|failed \()\s*["']([\w.:/\\-]+)["']""")
 """Where errors of libpq, PyMySQL, asyncio and urllib3 name the host."""
 
@@ -260,7 +260,7 @@ def cause_of(error: BaseException | None) -> Cause | None:
 def _is_away(error: BaseException, ours: CdcOutboxError | None) -> bool:
     if isinstance(ours, DatabaseError | BrokerUnavailableError | ConnectUnavailableError):
         return ours.retryable
-    return isinstance(error, _NETWORK_ERRORS)
+    return isinstance(error, NETWORK_ERRORS)
 
 
 def _number(error: BaseException) -> str:

@@ -3,10 +3,9 @@
 import contextlib
 import logging
 import math
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,12 +22,13 @@ from cdc_outbox.consumer.fencing import (
     TopicPartition,
     refuse_stale,
 )
-from cdc_outbox.consumer.handlers import BeforeCommit, origin_of
+from cdc_outbox.consumer.handlers import BeforeCommit, entered, origin_of
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.ordering import Memory, aggregate_of
 from cdc_outbox.consumer.parked_events import ParkedCount, ParkedEvent, unbroken
+from cdc_outbox.consumer.retries import NETWORK_ERRORS
 from cdc_outbox.consumer.savepoint_inbox import SavepointInbox
 from cdc_outbox.consumer.sql_parked_events import SqlPark
 from cdc_outbox.databases.dialects import Dialect
@@ -36,6 +36,7 @@ from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncDriver,
     AsyncTransactionDriver,
+    TransactionState,
     find_async_transaction_driver,
     find_transaction_driver,
     translate,
@@ -55,8 +56,6 @@ from cdc_outbox.event import RecordedEvent
 
 _log = logging.getLogger(__name__)
 
-_UNREACHABLE = (ConnectionError, TimeoutError, socket.gaierror)
-"""What asyncpg lets pass of the operating system's where no server answers."""
 _NO_LOGINS = "55000"
 """What PostgreSQL says to a login while a database allows no connections; to a statement it says other things by it."""
 _NO_INBOX = "Create the inbox with `cdc-outbox init --inbox --dsn …`, in the database that the consumer connects to."
@@ -148,7 +147,7 @@ class Session:
             raise
         except Exception as error:
             ours = translate(error)
-            if ours is None and (isinstance(error, _UNREACHABLE) or getattr(error, "sqlstate", "") == _NO_LOGINS):
+            if ours is None and (isinstance(error, NETWORK_ERRORS) or getattr(error, "sqlstate", "") == _NO_LOGINS):
                 ours = DatabaseUnavailableError(f"the database cannot be reached: {type(error).__name__}")
             if ours is None:
                 _log.debug("connecting failed", exc_info=error)
@@ -160,9 +159,10 @@ class Session:
 
     async def close(self) -> None:
         """Close the connection; one that is broken is forgotten."""
-        connection, self._connection, self._database = self._connection, None, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             await _close(connection)
+        self._database = None
 
     async def apply(
         self,
@@ -177,7 +177,12 @@ class Session:
         if self._refuse is not None:
             await self._refuse(items, stored)
         database = await self.open()
-        return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
+        try:
+            return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
+        except Exception:
+            if database.driver.state(self._connection) is not TransactionState.ENDED:  # it could not be undone
+                await self.close()
+            raise
 
     async def recall(self, events: Sequence[RecordedEvent]) -> Memory:
         """Return what is remembered of events, and claim none."""
@@ -388,12 +393,8 @@ def pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncConte
 
     @asynccontextmanager
     async def pipeline(connection: AnyConnection) -> AsyncIterator[None]:
-        opened = connection.pipeline()
-        if hasattr(opened, "__aenter__"):
-            async with opened:
-                yield
-        else:
-            with opened:
-                yield
+        async with AsyncExitStack() as stack:
+            await entered(stack, connection.pipeline())
+            yield
 
     return pipeline

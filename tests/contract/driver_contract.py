@@ -24,7 +24,7 @@ from cdc_outbox.errors import (
     TransactionTimeoutError,
 )
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.support.driver_clients import Client
+from tests.support.driver_clients import Client, start_copy
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 from tests.support.threads import Threads
@@ -254,8 +254,53 @@ class PostgresContract(ServerContract):
             connection.execute(f"alter database {connection.info.dbname} reset default_transaction_isolation")
 
 
-class ReopenedPostgresContract(PostgresContract):
+class CopyingContract(PostgresContract):
+    """For those whose connections a handler can leave in the midst of a COPY.
+
+    Whether such a connection is dead or busy, the client cannot know. The state is UNKNOWN then, until ``resolved`` has
+    asked the server: without an answer it is LOST.
+    """
+
+    copying: ClassVar[TransactionState] = TransactionState.UNKNOWN
+    """What the answer shows: that it is still busy, unless the driver ends a COPY by itself."""
+
+    def test_a_connection_that_a_copy_keeps_busy_is_unknown_until_its_server_answers(self, client: Client) -> None:
+        client.begin()
+        client.fetch("insert into t values (6)")
+        copy = start_copy(client)
+        assert client.state() is TransactionState.UNKNOWN
+        assert client.resolved() is self.copying
+        client.rollback()  # which does not wait for the end of the COPY
+        client.hang_up()
+        del copy
+
+    def test_a_connection_that_the_server_cut_in_a_copy_is_unknown_and_then_lost(
+        self, client: Client, dsn: Any
+    ) -> None:
+        client.begin()
+        client.fetch("insert into t values (6)")
+        [(session,)] = client.fetch(self.who)
+        copy = start_copy(client)
+        self.cut(dsn, session)
+        assert client.state() is TransactionState.UNKNOWN
+        with pytest.raises(DatabaseUnavailableError):
+            client.commit()
+        assert client.resolved() is TransactionState.LOST
+        client.rollback()
+        client.hang_up()
+        del copy
+        self.assert_nothing_stayed(dsn)
+
+
+class ReopenedPostgresContract(CopyingContract):
     """For connections that open themselves anew after they were lost."""
+
+    def test_a_connection_that_was_left_busy_is_opened_anew(self, client: Client) -> None:
+        client.begin()
+        copy = start_copy(client)
+        client.rollback()
+        del copy
+        assert client.rows(6) == []
 
     def test_a_connection_that_is_opened_anew_is_prepared(self, client: Client, dsn: str) -> None:
         client.prepare(idle_seconds=7)

@@ -24,13 +24,13 @@ from cdc_outbox.databases.drivers import (
 )
 from cdc_outbox.errors import ConfigError, DatabaseUnavailableError, OutboxError
 from cdc_outbox.testing import MariaDb, MariaDbDsn, Stack
-from tests.contract.driver_contract import MariaDbContract, PostgresContract, SqliteContract
+from tests.contract.driver_contract import CopyingContract, MariaDbContract, PostgresContract, SqliteContract
 from tests.support.driver_clients import AsyncClient, Client, asyncpg_options, joins_outside
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually
 
 
-class TestPsycopg(PostgresContract):
+class TestPsycopg(CopyingContract):
     def open(self, dsn: str) -> Client:
         # The user's own row factory must not reach our rows.
         return Client(psycopg.connect(dsn, autocommit=self.autocommit, row_factory=psycopg.rows.dict_row))
@@ -93,7 +93,7 @@ class TestPsycopgInAutocommit(TestPsycopg):
         assert not joins_outside(client.connection)
 
 
-class TestAsyncPsycopg(PostgresContract):
+class TestAsyncPsycopg(CopyingContract):
     def open(self, dsn: str) -> Client:
         runner = asyncio.Runner()
         connect = psycopg.AsyncConnection.connect
@@ -118,7 +118,8 @@ class TestAsyncPsycopgInAutocommit(TestAsyncPsycopg):
     autocommit = True
 
 
-class TestPsycopg2(PostgresContract):
+class TestPsycopg2(CopyingContract):
+    copying = TransactionState.ABORTED
     timed_out = DatabaseUnavailableError  # it keeps the server's last words to itself
 
     def open(self, dsn: str) -> Client:

@@ -6,12 +6,18 @@ from typing import Any
 
 import psycopg
 import pytest
+from django.db import Error, connections, transaction
 from django.db import connection as default_connection
-from django.db import connections, transaction
 from django.db.transaction import TransactionManagementError
 
 from cdc_outbox.databases.drivers import TransactionState
-from cdc_outbox.errors import ConfigError, OutboxError, TransactionAbortedError, TransactionEndedError
+from cdc_outbox.errors import (
+    ConfigError,
+    DatabaseUnavailableError,
+    OutboxError,
+    TransactionAbortedError,
+    TransactionEndedError,
+)
 from cdc_outbox.testing import Stack
 from tests.contract.driver_contract import DriverContract, MariaDbContract, ReopenedPostgresContract, SqliteContract
 from tests.support.django_site import add_entry, entry, remove_alias
@@ -170,6 +176,19 @@ class TestDjangoOnMariaDb(Sites, MariaDbContract):
         client = self.open(dsn, OPTIONS={"isolation_level": "repeatable read"})
         with pytest.raises(ConfigError, match="are REPEATABLE READ"):
             client.prepare()
+
+    def test_after_an_error_the_server_is_asked_whether_the_connection_lives(self, client: Client, dsn: Any) -> None:
+        client.begin()
+        [(session,)] = client.fetch(self.who)
+        with pytest.raises(Error, match="SQL syntax"):
+            client.fetch("selekt 1")
+        assert client.state() is TransactionState.UNKNOWN
+        assert client.resolved() is client.state() is TransactionState.OPEN
+        self.cut(dsn, session)
+        with pytest.raises(DatabaseUnavailableError):
+            client.fetch("select 1")
+        assert client.state() is TransactionState.UNKNOWN
+        assert client.resolved() is TransactionState.LOST
 
 
 class TestDjangoOnSqlite(Sites, SqliteContract):

@@ -21,6 +21,7 @@ from cdc_outbox.errors import (
     TransactionEndedError,
 )
 from tests.contract.driver_contract import (
+    CopyingContract,
     DriverContract,
     MariaDbContract,
     PostgresContract,
@@ -135,7 +136,7 @@ class Sessions(DriverContract):
         assert not session.in_transaction()
 
 
-class TestSessionOnPsycopg(Sessions, PostgresContract):
+class TestSessionOnPsycopg(Sessions, CopyingContract):
     def test_each_connection_of_a_pool_is_prepared(self, dsn: str) -> None:
         engine = create_engine(url_of(dsn, self.driver), pool_size=2)
         client = Client(Session(engine))
@@ -202,8 +203,9 @@ class TestScopedSession(Sessions, PostgresContract):
         client.rollback()
 
 
-class TestSqlModel(Sessions, PostgresContract):
+class TestSqlModel(Sessions, CopyingContract):
     driver = "psycopg2"
+    copying = TransactionState.ABORTED
     timed_out = DatabaseUnavailableError
 
     def make(self, engine: Engine) -> Any:
@@ -302,7 +304,7 @@ class TestAsyncSessionOnAsyncpg(WaitingObjects, PostgresContract):
                 client.prepare()
 
 
-class TestAsyncSessionOnPsycopg(WaitingObjects, PostgresContract):
+class TestAsyncSessionOnPsycopg(WaitingObjects, CopyingContract):
     driver = "psycopg"
 
 

@@ -1,4 +1,4 @@
-"""Bugs of relay and recovery, planted one by one into a copy of the project: a test of each has to fail.
+"""Bugs of relay, recovery and consumer, planted one by one into a copy of the project: a test of each has to fail.
 
 Each test is run on a copy without the bug first, where it must pass. `infra/faults planted` plants all of them, some
 twenty minutes; `--only NAME` one. It exits 1 if one is not caught.
@@ -40,6 +40,22 @@ class Bug:
 
 
 BUGS = (
+    Bug(
+        "busy-socket-taken-for-ended",
+        "databases/drivers/psycopg.py",
+        "            return TransactionState.UNKNOWN\n",
+        "            return TransactionState.ENDED\n",
+        "tests/integration/test_server_deaths.py"
+        "::test_a_socket_whose_end_the_driver_sees_before_libpq_does_is_an_outage[psycopg]",
+    ),
+    Bug(
+        "busy-connection-taken-for-lost",
+        "databases/drivers/transactions.py",
+        "driver.state(connection) if await asking.answers(connection) else TransactionState.LOST",
+        "TransactionState.LOST",
+        "tests/integration/test_server_deaths.py"
+        "::test_a_handler_that_leaves_its_connection_busy_is_parked_and_the_others_go_on[False-psycopg-copy]",
+    ),
     Bug(
         "publisher-ignored",
         "relay/ownership.py",

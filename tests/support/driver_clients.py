@@ -6,6 +6,8 @@ from typing import Any
 
 import psycopg
 import psycopg.rows
+import psycopg2
+import psycopg2.extensions
 
 from cdc_outbox.databases.drivers import (
     Parameters,
@@ -15,6 +17,8 @@ from cdc_outbox.databases.drivers import (
     find_driver,
     find_transaction_driver,
 )
+from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, finish
+from cdc_outbox.databases.drivers.transactions import resolved
 
 
 class Client:
@@ -33,6 +37,9 @@ class Client:
     def state(self) -> TransactionState:
         state: TransactionState = self.driver.state(self.connection)
         return state
+
+    def resolved(self) -> TransactionState:
+        return finish(resolved(ImmediateTransactions(self.driver), self.connection))
 
     def joins_transaction(self) -> bool:
         joins: bool = self.driver.joins_transaction(self.connection)
@@ -78,6 +85,9 @@ class AsyncClient(Client):
     def begin(self) -> None:
         self.runner.run(self.driver.begin(self.connection))
 
+    def resolved(self) -> TransactionState:
+        return self.runner.run(resolved(self.driver, self.connection))
+
     def joins_transaction(self) -> bool:
         joins: bool = self.runner.run(self.driver.joins_transaction(self.connection))
         return joins
@@ -99,6 +109,23 @@ class AsyncClient(Client):
         with suppress(Exception):
             self.runner.run(self.connection.close())
         self.runner.close()
+
+
+def start_copy(client: Client) -> object:
+    """Leave a connection in the midst of a COPY, for as long as what is returned is kept."""
+    begun = getattr(getattr(client.driver, "direct", client.driver), "_begun", None)
+    raw: Any = begun.raw if begun else getattr(client.connection, "connection", client.connection)
+    sql = "copy t from stdin"
+    if isinstance(raw, psycopg2.extensions.connection):
+        with suppress(psycopg2.ProgrammingError), raw.cursor() as cursor:
+            cursor.execute(sql)
+        return cursor
+    copy = raw.cursor().copy(sql)
+    if isinstance(client, AsyncClient):
+        client.runner.run(copy.__aenter__())
+    else:
+        copy.__enter__()
+    return copy
 
 
 def joins_outside(connection: Any) -> bool:

@@ -132,6 +132,46 @@ def test_a_connection_that_broke_in_the_handler_is_told_though_the_handler_swall
     assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
 
 
+class Busy(SpyDatabase):
+    """A database whose connection is in the midst of something after the handler.
+
+    Args:
+        is_alive: Whether the server answers.
+    """
+
+    def __init__(self, *, is_alive: bool) -> None:
+        super().__init__()
+        self.is_alive = is_alive
+
+    async def answers(self, connection: object) -> bool:
+        assert self.became is TransactionState.UNKNOWN
+        return self.is_alive
+
+    def leave(self, error: Exception | None) -> None:
+        """Do what a handler does that leaves the connection busy."""
+        self.became = TransactionState.UNKNOWN
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [None, LookupError("no such order"), DatabaseUnavailableError("already in progress")])
+def test_a_handler_that_leaves_its_connection_busy_has_failed(error: Exception | None) -> None:
+    database = Busy(is_alive=True)
+    said = f"raised {type(error).__name__} at .*: {error} and " if error else ""
+    left = "left a statement, a COPY, a stream or a pipeline open"
+    with pytest.raises(HandlerError, match=rf"^the handler of OrderPlaced order/1 #1 .* {said}{left}$") as caught:
+        deliver(make_event(1), handler=lambda *_: database.leave(error), database=database)
+    assert caught.value.__cause__ is (error if isinstance(error, LookupError) else None), "else it looks like an outage"
+    assert database.steps == [*UNTIL_THE_HANDLER, "rollback"]
+
+
+@pytest.mark.parametrize("error", [None, DatabaseUnavailableError("connection socket closed")])
+def test_a_busy_connection_whose_server_does_not_answer_is_lost(error: Exception | None) -> None:
+    database = Busy(is_alive=False)
+    with pytest.raises(DatabaseUnavailableError):
+        deliver(make_event(1), handler=lambda *_: database.leave(error), database=database)
+
+
 @pytest.mark.parametrize("error", [DatabaseUnavailableError("gone"), TransactionConflictError("x"), EventError("x")])
 def test_what_leaves_a_handler_is_the_handlers_where_our_own_database_answers(error: Exception) -> None:
     def fail(_event: RecordedEvent, _connection: object) -> None:

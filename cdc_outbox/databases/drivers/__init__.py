@@ -56,6 +56,8 @@ class TransactionState(Enum):
     """None is open: it was committed or rolled back, or the connection was closed."""
     LOST = auto()
     """The connection broke, and the server undid it."""
+    UNKNOWN = auto()
+    """The client waits for an answer: the connection broke, or something was left open. ``resolved`` asks for it."""
 
 
 class Driver(Protocol):
@@ -126,7 +128,7 @@ class TransactionDriver(Driver, Protocol):
         """
 
     def rollback(self, connection: AnyConnection) -> None:
-        """Undo the transaction; on a broken connection do nothing, for the server has undone it."""
+        """Undo the transaction; send nothing if the connection broke or its state is unknown: the server undoes it."""
 
 
 class AsyncDriver(Protocol):

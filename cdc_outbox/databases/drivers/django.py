@@ -27,8 +27,11 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.transactions import (
+    UNUSABLE,
     SendsAtOnce,
+    answered_soon,
     other_isolation,
+    raw_answers,
     raw_state,
     refuse_commit,
     session_settings,
@@ -145,20 +148,29 @@ class Django(SendsAtOnce):
         if self._block is None or self._block not in connection.atomic_blocks or connection.closed_in_transaction:
             return TransactionState.ENDED
         state = raw_state(connection.connection)
-        # mysqlclient does not tell that its connection is gone, and is asked only after an error.
-        asks = state is TransactionState.OPEN and connection.vendor == "mysql" and connection.errors_occurred
-        if asks and not connection.is_usable():
-            return TransactionState.LOST
-        if state is TransactionState.OPEN and connection.needs_rollback:
-            return TransactionState.ABORTED
-        return state
+        if state is not TransactionState.OPEN:
+            return state
+        # mysqlclient does not tell that its connection is gone; an error may be the sign.
+        if connection.errors_occurred and type(connection.connection).__module__.startswith("MySQLdb"):
+            return TransactionState.UNKNOWN
+        return TransactionState.ABORTED if connection.needs_rollback else TransactionState.OPEN
+
+    async def answers(self, connection: AnyConnection) -> bool:
+        """Ask the database's driver."""
+        if connection.vendor != "mysql":
+            return await raw_answers(connection.connection)
+        with suppress(OSError), answered_soon(connection.connection.fileno()):  # of a socket that the client closed
+            connection.errors_occurred = not connection.is_usable()
+        return not connection.errors_occurred
 
     def commit(self, connection: AnyConnection) -> None:
         """Leave the block, which without a look at it would roll back and say nothing.
 
         A callback of ``on_commit`` that raises is logged: the transaction is committed and cannot be undone.
         """
-        refuse_commit(self.state(connection))
+        state = self.state(connection)
+        if state is not TransactionState.UNKNOWN or self.dialect is not Dialect.MYSQL:  # of which the answer tells
+            refuse_commit(state)
         self._ask(connection)
         if connection.savepoint_ids:
             raise TransactionAbortedError(
@@ -181,6 +193,8 @@ class Django(SendsAtOnce):
         block, self._block = self._block, None
         if block is None or block not in connection.atomic_blocks:
             return
+        if raw_state(connection.connection) in UNUSABLE:
+            connection.close()
         connection.savepoint_ids.clear()  # of blocks that a handler left open
         del connection.atomic_blocks[1:]
         connection.needs_rollback = True
@@ -210,6 +224,7 @@ class Django(SendsAtOnce):
             name = "ask_mariadb" if connection.mysql_is_mariadb else "ask"
             if self.fetch(connection, self._statements[name].text) == [(0,)]:
                 refuse_commit(TransactionState.ENDED)
+            connection.errors_occurred = False
             refuse_commit(self.state(connection))
 
     def _note_commit(self) -> None:

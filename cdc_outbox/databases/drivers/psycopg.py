@@ -27,6 +27,7 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers.immediate import Meanwhile
 from cdc_outbox.databases.drivers.psycopg_cursors import ListDumper, kept_cursors, not_owned
 from cdc_outbox.databases.drivers.transactions import (
+    ANSWER_SECONDS,
     AsyncSendsAtOnce,
     SendsAtOnce,
     already_open,
@@ -105,10 +106,9 @@ def translate(error: BaseException) -> DatabaseError | None:
     # A pipeline is aborted by a statement before this one, whose own error is the one to look at.
     if not isinstance(error, psycopg.Error) or isinstance(error, psycopg.errors.PipelineAborted):
         return None
-    state = error.sqlstate
-    if state is None:
-        return _without_sqlstate(error) if isinstance(error, psycopg.OperationalError) else None
-    return sqlstate.translate(state, _sentence(error))
+    if error.sqlstate is not None:
+        return sqlstate.translate(error.sqlstate, _sentence(error))
+    return _without_sqlstate(error) if isinstance(error, psycopg.OperationalError) else None
 
 
 def sqlstate_of(error: BaseException) -> str:
@@ -145,12 +145,26 @@ class _Psycopg:
     def state(self, connection: AnyConnection) -> TransactionState:
         """Ask libpq, which knows from the server's last answer."""
         # The usual status first: this runs after every handler. A broken connection has the status UNKNOWN.
-        status = connection.pgconn.transaction_status
-        if status == TransactionStatus.INTRANS:
+        status, in_pipeline = connection.pgconn.transaction_status, connection.pgconn.pipeline_status
+        if status == TransactionStatus.INTRANS and not in_pipeline:
             return TransactionState.OPEN
         if connection.broken:
             return TransactionState.LOST
+        # It stays ACTIVE where psycopg sees the end of the socket before libpq does.
+        if status == TransactionStatus.ACTIVE or in_pipeline:
+            return TransactionState.UNKNOWN
         return TransactionState.ABORTED if status == TransactionStatus.INERROR else TransactionState.ENDED
+
+    async def answers(self, connection: AnyConnection) -> bool:
+        """Have the server cancel what is open, and look whether it has closed this connection."""
+        with suppress(psycopg.Error), DefaultSelector() as selector:
+            if (cancelled := connection.cancel_safe(timeout=ANSWER_SECONDS)) is not None:
+                await cancelled
+            selector.register(connection.fileno(), EVENT_READ)
+            while selector.select(0):  # the server's last words come before the end
+                connection.pgconn.consume_input()
+            return True
+        return False
 
 
 class Psycopg(_Psycopg, SendsAtOnce):
@@ -231,13 +245,14 @@ class Psycopg(_Psycopg, SendsAtOnce):
 
     def commit(self, connection: psycopg.Connection[Any]) -> None:
         """Leave the block, after a look at what the server said last: the block keeps COMMIT's answer to itself."""
-        block = _leave(self._block, self.state(connection))
-        self._block = None
+        block, self._block = _leave(self._block, self.state(connection)), None
         with translated():
             block.__exit__(None, None, None)
 
     def rollback(self, connection: psycopg.Connection[Any]) -> None:
         """Undo what is open, if anything is."""
+        if self.state(connection) is TransactionState.UNKNOWN:
+            return  # with the block: at its end it would wait for the lock that a COPY or a stream has
         block, self._block = self._block, None
         with suppress(psycopg.Error):  # the server is gone, and so is the transaction
             if block is not None:
@@ -294,13 +309,14 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
 
     async def commit(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Leave the block, after a look at what the server said last."""
-        block = _leave(self._block, self.state(connection))
-        self._block = None
+        block, self._block = _leave(self._block, self.state(connection)), None
         with translated():
             await block.__aexit__(None, None, None)
 
     async def rollback(self, connection: psycopg.AsyncConnection[Any]) -> None:
         """Undo what is open, if anything is."""
+        if self.state(connection) is TransactionState.UNKNOWN:
+            return
         block, self._block = self._block, None
         with suppress(psycopg.Error):
             if block is not None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import psycopg2
 from psycopg2.extensions import (
     ISOLATION_LEVEL_READ_COMMITTED,
+    TRANSACTION_STATUS_ACTIVE,
     TRANSACTION_STATUS_IDLE,
     TRANSACTION_STATUS_INERROR,
     TRANSACTION_STATUS_INTRANS,
@@ -30,6 +31,7 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers.transactions import (
     SendsAtOnce,
     already_open,
+    answered_soon,
     other_isolation,
     refuse_commit,
     session_settings,
@@ -43,6 +45,7 @@ Connectable = Connection | Cursor
 _STATES = {
     TRANSACTION_STATUS_INTRANS: TransactionState.OPEN,
     TRANSACTION_STATUS_INERROR: TransactionState.ABORTED,
+    TRANSACTION_STATUS_ACTIVE: TransactionState.UNKNOWN,
     TRANSACTION_STATUS_UNKNOWN: TransactionState.LOST,
 }
 _BROKEN = 2
@@ -118,6 +121,12 @@ class Psycopg2(SendsAtOnce):
         if connection.closed:
             return TransactionState.LOST if connection.closed == _BROKEN else TransactionState.ENDED
         return _STATES.get(connection.get_transaction_status(), TransactionState.ENDED)
+
+    async def answers(self, connection: AnyConnection) -> bool:
+        """Execute a statement, before which libpq ends a COPY; the state shows what came of it."""
+        with suppress(psycopg2.Error, DatabaseError), answered_soon(connection.fileno()):
+            self.fetch(connection, "select 1")
+        return True
 
     def commit(self, connection: AnyConnection) -> None:
         """Commit, after a look at what the server said last: psycopg2 keeps COMMIT's answer to itself."""

@@ -39,8 +39,10 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers import sqlalchemy_statements as statements
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
+    UNUSABLE,
     already_open,
     other_isolation,
+    raw_answers,
     raw_state,
     refuse_commit,
     session_settings,
@@ -67,11 +69,7 @@ class _Begun:
     @classmethod
     def on(cls, connection: Connection) -> "_Begun":
         raw: Any = connection.connection.dbapi_connection
-        return cls(
-            connection=connection,
-            root=connection.get_transaction(),
-            raw=raw.driver_connection if isinstance(raw, AdaptedConnection) else raw,
-        )
+        return cls(connection=connection, root=connection.get_transaction(), raw=getattr(raw, "driver_connection", raw))
 
 
 class _SqlAlchemy:
@@ -185,6 +183,10 @@ class SqlAlchemy(_SqlAlchemy):
         state = _in_transaction(begun.raw) if self.dialect is Dialect.SQLITE else raw_state(begun.raw)
         return TransactionState.ABORTED if state is TransactionState.OPEN and self._aborted else state
 
+    async def answers(self, connectable: Connectable) -> bool:  # noqa: ARG002 - its transaction has the one to ask
+        """Ask the database's driver."""
+        return await raw_answers(self._begun and self._begun.raw)
+
     def flush(self, connectable: Connectable) -> None:
         """Send what objects of the session's have changed."""
         session = _called(connectable)
@@ -205,6 +207,8 @@ class SqlAlchemy(_SqlAlchemy):
     def rollback(self, connectable: Connectable) -> None:
         """Undo what is open, if anything is; a connection that cannot is thrown away."""
         session = _called(connectable)
+        if self.state(connectable) in UNUSABLE:
+            session.invalidate()
         try:
             session.rollback()
         except Exception:  # noqa: BLE001 - the server is gone, and so is the transaction

@@ -3,6 +3,10 @@
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from os import dup
+from socket import SHUT_RDWR, socket
+from threading import Timer
+from typing import Any
 
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import (
@@ -24,6 +28,10 @@ from cdc_outbox.errors import (
 
 _MAX_IDLE_SECONDS = 86_400
 """What idles in a transaction for a day is forgotten; every server takes as much."""
+UNUSABLE = {TransactionState.LOST, TransactionState.UNKNOWN}
+"""When the server undoes the transaction, and psycopg would wait for the end of a COPY before it sends a ROLLBACK."""
+ANSWER_SECONDS = 5.0
+"""How long a server may take to answer, whose connection may be broken."""
 
 
 class SendsAtOnce:
@@ -80,11 +88,50 @@ async def async_transaction(connection: AnyConnection, driver: AsyncTransactionD
 
 def raw_state(raw: object) -> TransactionState:
     """Return the state of the driver's connection below a framework's, OPEN if the driver hides it."""
+    driver = _driver_below(raw)
+    return TransactionState.OPEN if driver is None else driver.state(raw)
+
+
+async def raw_answers(raw: object) -> bool:
+    """Ask the server of that connection, see :func:`resolved`."""
+    asking: Any = _driver_below(raw)
+    return bool(await asking.answers(raw))
+
+
+def _driver_below(raw: object) -> TransactionDriver | AsyncTransactionDriver | None:
     for find, kind in ((find_driver, TransactionDriver), (find_async_driver, AsyncTransactionDriver)):
         with suppress(OutboxError):
             driver = find(raw)
-            return driver.state(raw) if isinstance(driver, kind) else TransactionState.OPEN
-    return TransactionState.OPEN
+            return driver if isinstance(driver, kind) else None
+    return None
+
+
+async def resolved(driver: AsyncTransactionDriver, connection: AnyConnection) -> TransactionState:
+    """Return the state of a transaction; where it is unknown, ask the server once, for at most five seconds.
+
+    The connection is lost if it is dead or the server silent. Else the state may stay unknown: then the connection is
+    busy with a statement, a COPY, a stream or a pipeline that was left open, and its owner must close it.
+
+    A driver, also a synchronous one, has for this a coroutine method ``answers``, if its state can be unknown.
+    """
+    state = driver.state(connection)
+    if state is TransactionState.UNKNOWN:
+        asking: Any = getattr(driver, "direct", driver)
+        state = driver.state(connection) if await asking.answers(connection) else TransactionState.LOST
+    return state
+
+
+@contextmanager
+def answered_soon(fileno: int) -> Iterator[None]:
+    """Shut a connection's socket down if the block takes too long: what waits there for the server raises."""
+    with socket(fileno=dup(fileno)) as line:
+        timer = Timer(ANSWER_SECONDS, line.shutdown, [SHUT_RDWR])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
 
 
 def already_open(connectable: str = "connection") -> OutboxError:
@@ -98,7 +145,7 @@ def refuse_commit(state: TransactionState) -> None:
     match state:
         case TransactionState.ABORTED:
             raise TransactionAbortedError("a statement failed, so the server would answer COMMIT with ROLLBACK")
-        case TransactionState.LOST:
+        case TransactionState.LOST | TransactionState.UNKNOWN:
             raise DatabaseUnavailableError("the connection broke before the commit")
         case TransactionState.ENDED:
             raise TransactionEndedError("there is no transaction to commit")
