@@ -344,11 +344,13 @@ class HandlerRunner:
 
 
 def _lost_by(error: Exception) -> CdcOutboxError | None:
-    """Return the error of a connection that broke under a handler, ``None`` where it may have closed it itself."""
-    if isinstance(error, ConnectionError):  # the socket's own, which asyncpg lets pass
-        return DatabaseUnavailableError(f"the connection broke: {type(error).__name__}")
+    """Return the error of a connection that broke under a handler, ``None`` where the handler raised something else."""
     ours = ours_of(error)
-    return ours if ours is not None and ours.retryable else None
+    if ours is not None:
+        return ours if ours.retryable else None
+    # The socket's own, which asyncpg lets pass; and what psycopg2 raises in a COPY has no code.
+    is_of_connection = isinstance(error, ConnectionError) or is_of_driver(error)
+    return DatabaseUnavailableError(f"the connection broke: {type(error).__name__}") if is_of_connection else None
 
 
 def ours_of(error: BaseException) -> CdcOutboxError | None:

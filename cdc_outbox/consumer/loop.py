@@ -156,6 +156,7 @@ class Loop:
         except CdcOutboxError as error:
             if not error.retryable:
                 raise
+            self._retries.lost(())
             await self._back_off(error, close=True)
             return False
         return True
@@ -235,15 +236,23 @@ class Loop:
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:
-            await self._failed(backlog, items, self._timed_out(error, time.monotonic() - begun_at))
+            await self._failed(backlog, items, self._blamed(error, items, begun_at))
         else:
             self._stats.applied(items, delivered, time.monotonic() - begun_at)
 
-    def _timed_out(self, error: CdcOutboxError, seconds: float) -> CdcOutboxError:
-        """Take a connection that was lost after the server's patience for a transaction that was ended for idling."""
-        if isinstance(error, DatabaseUnavailableError) and seconds >= self._limits.handler_seconds:
+    def _blamed(self, error: CdcOutboxError, items: Sequence[Item], begun_at: float) -> CdcOutboxError:
+        """Take a lost connection for the event's failure after the server's patience, or at the second loss.
+
+        The second since its handler began, if each attempt to connect in between succeeded: then the server is up.
+        """
+        seconds = time.monotonic() - begun_at
+        if not isinstance(error, DatabaseUnavailableError):
+            return error
+        if seconds >= self._limits.handler_seconds:
             return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
-        return error
+        if not self._retries.lost(items if self._stats.handler_at >= begun_at else ()):
+            return error
+        return HandlerError(f"the connection broke again in the handler of {items[0].event}: {error}")
 
     def _is_suspect(self, item: Item) -> bool:
         return item.failure is None and self._ownership.is_suspect(item.topic_partition)

@@ -129,6 +129,7 @@ class RetryTracker:
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
         self._conflicts: dict[str, tuple[int, TopicPartition]] = {}
+        self._losses: set[str] = set()
         self._pauses = 0
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
@@ -140,6 +141,16 @@ class RetryTracker:
         times = self._conflicts.get(item.event_id, (0, item.topic_partition))[0] + 1
         self._conflicts[item.event_id] = times, item.topic_partition
         return times < _MAX_CONFLICTS
+
+    def lost(self, items: Iterable[Item]) -> bool:
+        """Note that the connection broke while these were handled, and return whether it did so before.
+
+        Without any the server is to blame, for the times before too.
+        """
+        events = {item.event_id for item in items}
+        again = not self._losses.isdisjoint(events)
+        self._losses = events and self._losses | events
+        return again
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event to deliver again, and how long to wait before that.
@@ -178,10 +189,11 @@ class RetryTracker:
     def forget(self, items: Iterable[Item]) -> None:
         """Forget events that are done with, and the pauses before."""
         self._pauses = 0
-        if self._tries or self._conflicts:
+        if self._tries or self._conflicts or self._losses:
             for item in items:
                 self._tries.pop(item.event_id, None)
                 self._conflicts.pop(item.event_id, None)
+                self._losses.discard(item.event_id)
 
     def keep(self, owns: Callable[[TopicPartition], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""

@@ -57,6 +57,22 @@ BUGS = (
         "::test_a_handler_that_leaves_its_connection_busy_is_parked_and_the_others_go_on[False-psycopg-copy]",
     ),
     Bug(
+        "losses-not-counted",
+        "consumer/retries.py",
+        "again = not self._losses.isdisjoint(events)",
+        "again = False",
+        "tests/integration/test_server_deaths.py"
+        "::test_a_handler_that_kills_its_own_connection_is_parked_and_the_others_go_on[postgres-psycopg]",
+    ),
+    Bug(
+        "losses-of-a-dead-server-counted",
+        "consumer/retries.py",
+        "self._losses = events and self._losses | events",
+        "self._losses |= events",
+        "tests/integration/test_server_deaths.py"
+        "::test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing[postgres-psycopg]",
+    ),
+    Bug(
         "publisher-ignored",
         "relay/ownership.py",
         "if publisher.kind is not PublisherKind.WAL_RELAY:",

@@ -1,10 +1,12 @@
 """A database server dies under a consumer, or a handler loses or blocks its own connection: whose fault that is."""
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 from uuid import uuid4
 
@@ -17,12 +19,14 @@ from cdc_outbox.databases.drivers import TransactionState, transactions
 from cdc_outbox.databases.drivers import psycopg as psycopg_driver
 from tests.faults.server_deaths import Deaths, Doomed, started_mariadb, started_postgres
 from tests.support.driver_clients import AsyncClient, Client, start_copy
+from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS
 from tests.support.events import make_event
 from tests.support.modelled_consumer import ModelledConsumer
 from tests.support.rig import eventually, open_folder
 from tests.support.service import PATIENT
 
 SEED = 1
+USERS = [*(("postgres", driver) for driver in POSTGRES_USERS), *(("mariadb", driver) for driver in MARIADB_USERS)]
 _ERRORS = "select state, attempts, error from inbox_parked"
 
 
@@ -118,6 +122,7 @@ async def leave_open(service: Service, connection: Any, what: str) -> object:
             return opened, next(opened)
         case "task":
             opened = asyncio.create_task(connection.execute("select pg_sleep(1)"))
+            opened.add_done_callback(lambda task: task.cancelled() or task.exception())
             await asyncio.sleep(0)
             return opened
         case _:
@@ -175,6 +180,55 @@ def test_a_handler_that_leaves_its_connection_busy_is_parked_and_the_others_go_o
     assert ("no such order" in error) is raises
     if what != "task":  # of which asyncpg shows nothing
         assert "left a statement, a COPY, a stream or a pipeline open" in error
+
+
+@pytest.mark.parametrize(("doomed", "driver"), USERS, indirect=["doomed"])
+def test_a_handler_that_kills_its_own_connection_is_parked_and_the_others_go_on(doomed: Doomed, driver: str) -> None:
+    async def kill(service: Service, connection: Any) -> None:
+        is_postgres = doomed.users is POSTGRES_USERS
+        sql = "select pg_terminate_backend(pg_backend_pid())" if is_postgres else "kill connection_id()"
+        await service.users.execute(connection, sql)
+
+    service = Service(doomed, driver, kill)
+    service.run()
+    [(state, attempts, error)] = service.query(_ERRORS)
+    assert (service.effects(), state, attempts) == (["after", "before"], "waiting", 1)
+    assert "the connection broke again in the handler of OrderPlaced order/special #1" in error
+
+
+def test_a_handler_that_swallows_the_loss_of_its_connection_is_parked_too(postgres: Doomed) -> None:
+    async def give_up(service: Service, connection: Any) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await service.users.execute(connection, "select pg_sleep(5)")  # SQLAlchemy closes the connection
+
+    service = Service(postgres, "sqlalchemy asyncpg", give_up)
+    service.run()
+    assert service.effects() == ["after", "before"]
+    assert [(state, attempts) for state, attempts, _ in service.query(_ERRORS)] == [("waiting", 1)]
+
+
+@pytest.mark.parametrize(("doomed", "driver"), [("postgres", "psycopg"), ("mariadb", "pymysql")], indirect=["doomed"])
+def test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing(doomed: Doomed, driver: str) -> None:
+    deaths, is_handled, death = 2, threading.Event(), doomed.deaths[-1]
+
+    async def wait(service: Service, connection: Any) -> None:
+        if service.calls["special"] <= deaths:
+            is_handled.set()
+            await service.users.execute(connection, f"select {doomed.sleep}(60)")
+
+    service = Service(doomed, driver, wait)
+    with service.consumer:
+        for _ in range(deaths):
+            assert is_handled.wait(30)
+            is_handled.clear()
+            known = service.consumer.connections
+            doomed.strike(death, Random(SEED))  # noqa: S311
+            eventually(lambda known=known: service.consumer.connections > known, "a connection to be tried")  # type: ignore[misc]
+            doomed.heal(death)
+        service.finish()
+    assert (service.effects(), service.query(_ERRORS)) == (["after", "before", "special"], [])
+    assert service.calls["special"] == deaths + 1
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "psycopg async", "psycopg2"])

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import psycopg
+import psycopg2
 import pytest
 
 from cdc_outbox.consumer.handlers import Gathered
@@ -196,7 +197,14 @@ def test_a_handler_that_finds_our_own_database_gone_is_not_to_blame() -> None:
         deliver(make_event(1), handler=fail, database=Gone())
 
 
-@pytest.mark.parametrize("error", [DatabaseUnavailableError("gone"), ConnectionResetError(104, "reset")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        DatabaseUnavailableError("gone"),
+        ConnectionResetError(104, "reset"),
+        psycopg2.DatabaseError("error with status PGRES_COPY_OUT and no message from the libpq"),
+    ],
+)
 def test_a_connection_that_breaks_under_a_handler_is_our_own_databases(error: Exception) -> None:
     database = SpyDatabase()
 

@@ -210,6 +210,26 @@ def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_aga
     assert judge.judge(ITEM, raised(ValueError()))[1] is not None
 
 
+def test_a_connection_that_breaks_twice_at_the_same_event_is_that_events_failure() -> None:
+    other = Item(event=make_event(1, "2"), message=MESSAGE)
+    judge = poison()
+    assert [judge.lost([ITEM]), judge.lost([other]), judge.lost([ITEM]), judge.lost([ITEM])] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    judge.forget([ITEM])
+    assert [judge.lost([ITEM, other]), judge.lost([ITEM])] == [True, True], "the other one was not applied"
+
+
+def test_a_connection_that_broke_before_the_database_was_unreachable_is_no_events_failure() -> None:
+    judge = poison()
+    for _ in range(3):
+        assert not judge.lost([ITEM])
+        assert not judge.lost([])
+
+
 @pytest.mark.parametrize(("attempts", "fields"), [(1, {"attempts", "retry_seconds"}), (9, {"attempts"})])
 def test_what_is_logged_of_it_has_a_time_where_there_is_one(
     caplog: pytest.LogCaptureFixture, attempts: int, fields: set[str]
