@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from enum import StrEnum
 from itertools import cycle
@@ -32,9 +31,11 @@ from tests.faults.report import Result, tell, tell_result
 from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS, Users
 from tests.support.events import make_event
 from tests.support.modelled_consumer import ModelledConsumer
+from tests.support.patience import patience
 from tests.support.pymysql_connections import connect_pymysql
 from tests.support.rig import eventually, open_folder
 from tests.support.service import PATIENT
+from tests.support.threads import Threads
 
 _AGGREGATES = "abcdef"
 _EVENTS = 8
@@ -279,7 +280,7 @@ class Deaths:
         first = self.random.choice(self._victims)
         for victim in self._victims:
             victim.send(calls)
-        first.is_there.wait(30)
+        first.is_there.wait(patience())
         threading.Event().wait(self.random.uniform(0, 2 * _SLOW_SECONDS))
         begun_at, violations = time.monotonic(), list[str]()
         self.doomed.strike(death, self.random)
@@ -311,7 +312,7 @@ def run(count: int, seed: int) -> list[bool]:
         folder = stack.enter_context(open_folder())
         servers = [stack.enter_context(started(folder)) for started in (started_postgres, started_mariadb)]
         all_deaths = [stack.enter_context(Deaths(doomed, seed)) for doomed in servers]
-        pool = stack.enter_context(ThreadPoolExecutor())
+        pool = stack.enter_context(Threads(seconds=24 * 3600))
         runs = [pool.submit(die_often, deaths, count // 2, seed) for deaths in all_deaths]
         good = [is_good for run in runs for is_good in run.result()]
         for deaths in all_deaths:

@@ -22,6 +22,7 @@ from tests.support.driver_clients import AsyncClient, Client, start_copy
 from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS
 from tests.support.events import make_event
 from tests.support.modelled_consumer import ModelledConsumer
+from tests.support.patience import patience
 from tests.support.rig import eventually, open_folder
 from tests.support.service import PATIENT
 
@@ -220,7 +221,7 @@ def test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing(doo
     service = Service(doomed, driver, wait)
     with service.consumer:
         for _ in range(deaths):
-            assert is_handled.wait(30)
+            assert is_handled.wait(patience())
             is_handled.clear()
             known = service.consumer.connections
             doomed.strike(death, Random(SEED))  # noqa: S311

@@ -132,11 +132,13 @@ def passing_on(url: str, fault: Callable[[Asked], Answer | object | None]) -> It
 
 
 @contextmanager
-def connect_that_answers(*posts: Answer, config: Answer = NOBODY) -> Iterator[tuple[ConnectClient, list[Asked]]]:
+def connect_that_answers(
+    *posts: Answer, config: Answer = NOBODY, patience_seconds: float = 60
+) -> Iterator[tuple[ConnectClient, list[Asked]]]:
     """Answer each POST with the next of ``posts``, the last for good, and everything else with ``config``."""
     next_post = each(*posts)
     with answering(lambda asked: next_post(asked) if asked.method == "POST" else config) as (url, asked):
-        client = ConnectClient(Cluster(urls=(url,), patience_seconds=0.5, timings=QUICK_TIMINGS))
+        client = ConnectClient(Cluster(urls=(url,), patience_seconds=patience_seconds, timings=QUICK_TIMINGS))
         try:
             yield client, asked
         finally:

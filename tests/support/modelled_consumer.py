@@ -27,6 +27,7 @@ from cdc_outbox.message import Message
 from fuzz.consumer_group import Client, Group, Record
 from fuzz.consumer_world import ModelPoller
 from tests.support.driver_users import Users
+from tests.support.threads import Threads
 
 PLACE = TopicPartition("outbox.event.order", 0)
 CONTRACT = WireContract(aggregates={"order": SequenceMode.GAPLESS})
@@ -80,7 +81,7 @@ class ModelledConsumer:
         self.error: BaseException | None = None
         """What ended it before it was to stop."""
         self._is_stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{type(users).__name__} on {address}")
+        self._threads = Threads()
 
     def send(self, *events: RecordedEvent) -> None:
         """Write the events' messages into the partition."""
@@ -97,16 +98,15 @@ class ModelledConsumer:
     @property
     def is_alive(self) -> bool:
         """Whether it has not ended by itself."""
-        return self._thread.is_alive()
+        return not self._running.done()
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._running = self._threads.submit(self._run)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._is_stopping.set()
-        self._thread.join(30)
-        assert not self._thread.is_alive(), "the consumer does not stop"
+        self._threads.shutdown()
 
     def _run(self) -> None:
         try:

@@ -111,7 +111,7 @@ def test_a_rebalance_is_waited_for() -> None:
 
 
 def test_a_rebalance_is_not_waited_for_for_ever() -> None:
-    with connect_that_answers(REBALANCING) as (client, _), pytest.raises(ConnectError) as caught:
+    with connect_that_answers(REBALANCING, patience_seconds=0.5) as (client, _), pytest.raises(ConnectError) as caught:
         client.create_stopped(CONFIG)
     assert caught.value.retryable
 

@@ -6,7 +6,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -41,6 +40,7 @@ from cdc_outbox.errors import (
     TransactionConflictError,
     TransactionTimeoutError,
 )
+from tests.support.threads import Threads
 
 ORDER = Event(aggregate_type="order", aggregate_id="42", type="OrderPlaced", payload={})
 
@@ -176,7 +176,7 @@ def test_a_login_that_is_cut_off_is_no_refusal() -> None:
             accepted.sendall(b"R" + struct.pack("!ii", 8, 3))  # for the password in clear text
             accepted.recv(1000)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor() as pool:
+    with socket.create_server(("127.0.0.1", 0)) as listener, Threads() as pool:
         dying = pool.submit(ask_and_die)
         dsn = (
             f"host=127.0.0.1 port={listener.getsockname()[1]} user=me password=mine sslmode=disable gssencmode=disable"

@@ -14,13 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.exc import (
-    DBAPIError,
-    PendingRollbackError,
-    ResourceClosedError,
-    StatementError,
-    UnboundExecutionError,
-)
+from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, StatementError, UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
