@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import signal
 import socket
 import threading
@@ -42,6 +43,8 @@ _EVENTS = 8
 """Of each aggregate, at each death."""
 _SLOW_SECONDS = 0.005
 """How long what takes a moment elsewhere is stretched, so that some of the deaths come in it."""
+_OF_A_SESSION = re.compile(r" c\d+ 127")
+"""What the process of a session is called: after its database, and before its client's address."""
 _SLOW_COMMIT = f"""
 create function wait_a_little() returns trigger language plpgsql as $$
     begin perform pg_sleep({_SLOW_SECONDS}); return null; end $$;
@@ -94,7 +97,7 @@ class Doomed:
             case Death.TERM:
                 os.kill(pid, signal.SIGTERM)
             case Death.BACKEND:
-                os.kill(random.choice(self.backends()), signal.SIGKILL)
+                eventually(lambda: self.kill_session(random), "a session")
             case Death.SHUTDOWN:
                 self.shut_down()
 
@@ -106,8 +109,8 @@ class Doomed:
             self.server.start()
         eventually(self.server.answers, "the server to answer")
 
-    def backends(self) -> list[int]:
-        """Return the process ids of sessions."""
+    def kill_session(self, random: Random) -> bool:
+        """Kill the process of a session, and return whether there was one."""
         raise NotImplementedError
 
     def shut_down(self) -> None:
@@ -131,10 +134,14 @@ class DoomedPostgres(Doomed):
         with psycopg.connect(address) as connection:
             return connection.execute(sql.encode()).fetchall()
 
-    def backends(self) -> list[int]:
-        assert isinstance(self.server, Postgres)
-        found = self.query(self.server.dsn(), "select pid from pg_stat_activity where datname like 'c_'")
-        return [pid for (pid,) in found] or [child.pid for child in psutil.Process(self.server.pid).children()]
+    def kill_session(self, random: Random) -> bool:
+        with suppress(psutil.Error):  # it ended by itself
+            children = psutil.Process(self.server.pid).children()
+            sessions = [child for child in children if _OF_A_SESSION.search(" ".join(child.cmdline()))]
+            if sessions:
+                random.choice(sessions).kill()
+                return True
+        return False
 
 
 class DoomedMariaDb(Doomed):

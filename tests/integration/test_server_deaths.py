@@ -15,8 +15,9 @@ import pytest
 
 from cdc_outbox import RecordedEvent
 from cdc_outbox.consumer import Retry
-from cdc_outbox.databases.drivers import TransactionState, transactions
+from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers import psycopg as psycopg_driver
+from cdc_outbox.databases.drivers import psycopg2 as psycopg2_driver
 from tests.faults.server_deaths import Deaths, Doomed, started_mariadb, started_postgres
 from tests.support.driver_clients import AsyncClient, Client, start_copy
 from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS
@@ -236,7 +237,7 @@ def test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing(doo
 def test_a_server_that_is_silent_has_lost_a_busy_connection(
     postgres: Doomed, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (transactions, psycopg_driver):
+    for module in (psycopg_driver, psycopg2_driver):
         monkeypatch.setattr(module, "ANSWER_SECONDS", 0.2)
     users, dsn = postgres.users[driver], cast("Any", postgres.server).dsn()
     with asyncio.Runner() as runner:

@@ -29,7 +29,6 @@ from cdc_outbox.databases.drivers import (
 from cdc_outbox.databases.drivers.transactions import (
     UNUSABLE,
     SendsAtOnce,
-    answered_soon,
     other_isolation,
     raw_answers,
     raw_state,
@@ -156,11 +155,10 @@ class Django(SendsAtOnce):
         return TransactionState.ABORTED if connection.needs_rollback else TransactionState.OPEN
 
     async def answers(self, connection: AnyConnection) -> bool:
-        """Ask the database's driver."""
+        """Ask the database's driver; mysqlclient waits for an answer as long as its ``read_timeout`` says."""
         if connection.vendor != "mysql":
             return await raw_answers(connection.connection)
-        with suppress(OSError), answered_soon(connection.connection.fileno()):  # of a socket that the client closed
-            connection.errors_occurred = not connection.is_usable()
+        connection.errors_occurred = not connection.is_usable()
         return not connection.errors_occurred
 
     def commit(self, connection: AnyConnection) -> None:

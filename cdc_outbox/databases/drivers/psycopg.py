@@ -62,6 +62,7 @@ _HINT = (
 )
 _UNKNOWN_KEY = re.compile(r'invalid (?:connection option|URI query parameter:) "([^"]*)"')
 """libpq's words about a key of a DSN; a part of a password may stand where the key does."""
+_CUT_LOGIN = re.compile("unexpectedly|could not|SYSCALL|terminating connection")  # by libpq, or by a dying server
 _UNENDED = {TransactionState.OPEN, TransactionState.ABORTED}
 
 
@@ -124,8 +125,8 @@ def _without_sqlstate(error: psycopg.OperationalError) -> DatabaseError:
     # That a password was asked for in vain tells a refusal, in any language.
     attempt = error.pgconn
     refused = attempt is not None and (attempt.used_password or attempt.needs_password) and not attempt.server_version
-    is_cut = re.search("unexpectedly|could not|SYSCALL", str(error))  # libpq's words for a login without an answer
-    return (DatabaseAccessError if refused and not is_cut else DatabaseUnavailableError)(_sentence(error))
+    refused = refused and not _CUT_LOGIN.search(str(error))
+    return (DatabaseAccessError if refused else DatabaseUnavailableError)(_sentence(error))
 
 
 def _sentence(error: psycopg.Error) -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from os import dup
+from socket import SHUT_RDWR, socket
+from threading import Timer
 
 import psycopg2
 from psycopg2.extensions import (
@@ -29,9 +32,9 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.transactions import (
+    ANSWER_SECONDS,
     SendsAtOnce,
     already_open,
-    answered_soon,
     other_isolation,
     refuse_commit,
     session_settings,
@@ -124,8 +127,13 @@ class Psycopg2(SendsAtOnce):
 
     async def answers(self, connection: AnyConnection) -> bool:
         """Execute a statement, before which libpq ends a COPY; the state shows what came of it."""
-        with suppress(psycopg2.Error, DatabaseError), answered_soon(connection.fileno()):
-            self.fetch(connection, "select 1")
+        with suppress(psycopg2.Error, OSError), socket(fileno=dup(connection.fileno())) as line:
+            timer = Timer(ANSWER_SECONDS, line.shutdown, [SHUT_RDWR])  # after which libpq finds the connection broken
+            timer.start()
+            with suppress(psycopg2.Error, DatabaseError):
+                self.fetch(connection, "select 1")
+            timer.cancel()
+            timer.join()
         return True
 
     def commit(self, connection: AnyConnection) -> None:

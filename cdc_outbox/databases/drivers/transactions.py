@@ -3,9 +3,6 @@
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from os import dup
-from socket import SHUT_RDWR, socket
-from threading import Timer
 from typing import Any
 
 from cdc_outbox.databases.dialects import Dialect
@@ -119,19 +116,6 @@ async def resolved(driver: AsyncTransactionDriver, connection: AnyConnection) ->
         asking: Any = getattr(driver, "direct", driver)
         state = driver.state(connection) if await asking.answers(connection) else TransactionState.LOST
     return state
-
-
-@contextmanager
-def answered_soon(fileno: int) -> Iterator[None]:
-    """Shut a connection's socket down if the block takes too long: what waits there for the server raises."""
-    with socket(fileno=dup(fileno)) as line:
-        timer = Timer(ANSWER_SECONDS, line.shutdown, [SHUT_RDWR])
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            timer.join()
 
 
 def already_open(connectable: str = "connection") -> OutboxError:
