@@ -13,6 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from sqlalchemy.pool import NullPool
 
 from cdc_outbox.databases.drivers import TransactionState
+from cdc_outbox.databases.drivers.sqlalchemy import SqlAlchemy
 from cdc_outbox.errors import (
     ConfigError,
     DatabaseUnavailableError,
@@ -295,6 +296,25 @@ class TestAsyncSessionOnAsyncpg(WaitingObjects, PostgresContract):
     driver = "asyncpg"
     timed_out = DatabaseUnavailableError
     sees_aborts = False
+
+    def test_a_connection_that_breaks_while_it_is_prepared_is_our_error(
+        self, dsn: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The commit of what was set goes below SQLAlchemy, which then translates nothing."""
+        fetch = SqlAlchemy.fetch
+
+        def fetch_and_cut(driver: SqlAlchemy, connection: Any, sql: str) -> Any:
+            rows = fetch(driver, connection, sql)
+            if "idle" in sql:  # the last setting
+                [(session,)] = fetch(driver, connection, self.who)
+                self.cut(dsn, session)
+            return rows
+
+        monkeypatch.setattr(SqlAlchemy, "fetch", fetch_and_cut)
+        client = self.open(dsn)
+        with pytest.raises(DatabaseUnavailableError):
+            client.prepare()
+        client.close()
 
     def test_another_isolation_level_is_refused(self, dsn: str) -> None:
         with asyncio.Runner() as runner:

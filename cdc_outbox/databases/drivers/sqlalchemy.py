@@ -220,7 +220,7 @@ class SqlAlchemy(_SqlAlchemy):
         """Set what a connection of the pool's has not been set to, and commit that below SQLAlchemy's transaction."""
         if self._idle_seconds is None or connection.info.get(_PREPARED) == self._idle_seconds:
             return
-        mariadb = bool(getattr(connection.dialect, "is_mariadb", False))
+        mariadb = self.runs_blocks(connection)
         for sql in session_settings(self.dialect, idle_seconds=self._idle_seconds, mariadb=mariadb):
             self.fetch(connection, sql)
         connection.connection.commit()
@@ -243,9 +243,8 @@ class SqlAlchemy(_SqlAlchemy):
         connection = _connection(_called(connectable))
         if connection.dialect.driver in _SEEING:
             return
-        name = "ask" if "ask" in self._statements else "begin"
-        if getattr(connection.dialect, "is_mariadb", False):
-            name = "ask_mariadb"
+        names = ["ask_mariadb"] * self.runs_blocks(connection) + ["ask", "begin"]
+        name = next(name for name in names if name in self._statements)
         try:
             rows = self.fetch(connectable, self._statements[name].text)
         except DBAPIError:
@@ -343,8 +342,9 @@ def sqlstate_of(error: BaseException) -> str:
 
 
 def _unreachable(error: BaseException) -> DatabaseUnavailableError | None:
-    """Return our error for the operating system's about a connection: asyncpg and SQLAlchemy let them pass."""
-    return DatabaseUnavailableError(f"the database cannot be reached: {error}") if isinstance(error, OSError) else None
+    """Return our error for the operating system's, which asyncpg lets pass, or its adapter's, from below SQLAlchemy."""
+    is_bare = isinstance(error, OSError) or type(error).__module__.startswith("sqlalchemy.dialects")
+    return DatabaseUnavailableError(f"the database cannot be reached: {error}") if is_bare else None
 
 
 _REACHING = drivers.Translation(_unreachable)
