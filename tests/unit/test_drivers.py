@@ -166,7 +166,16 @@ def test_a_database_that_does_not_exist_is_not_a_wrong_password(error: Exception
     )
 
 
-def test_a_login_that_is_cut_off_is_no_refusal() -> None:
+@pytest.mark.parametrize(
+    ("last_words", "kind"),
+    [
+        ("", DatabaseUnavailableError),
+        ("terminating connection due to unexpected postmaster exit", DatabaseUnavailableError),
+        ('password authentication failed for user "me"', DatabaseAccessError),
+    ],
+    ids=["a cut", "a crash", "a refusal"],
+)
+def test_a_login_that_is_cut_off_is_no_refusal(last_words: str, kind: type[DatabaseError]) -> None:
     """The server died after it had asked for the password: the one that starts next may take it."""
 
     def ask_and_die() -> None:
@@ -175,13 +184,16 @@ def test_a_login_that_is_cut_off_is_no_refusal() -> None:
             accepted.recv(1000)
             accepted.sendall(b"R" + struct.pack("!ii", 8, 3))  # for the password in clear text
             accepted.recv(1000)
+            if last_words:
+                fields = b"SFATAL\0C57P01\0M" + last_words.encode() + b"\0\0"
+                accepted.sendall(b"E" + struct.pack("!i", len(fields) + 4) + fields)
 
     with socket.create_server(("127.0.0.1", 0)) as listener, Threads() as pool:
         dying = pool.submit(ask_and_die)
         dsn = (
             f"host=127.0.0.1 port={listener.getsockname()[1]} user=me password=mine sslmode=disable gssencmode=disable"
         )
-        with pytest.raises(DatabaseUnavailableError, match="closed the connection"):
+        with pytest.raises(kind, match=last_words or "closed the connection"):
             connect(dsn)
         dying.result()
 
