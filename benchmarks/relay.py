@@ -23,6 +23,7 @@ from pathlib import Path
 import psutil
 import psycopg
 from confluent_kafka import Consumer, TopicPartition
+from psycopg.conninfo import conninfo_to_dict
 
 from benchmarks.consumers.side import Finding
 from benchmarks.durable import demand_durable
@@ -33,6 +34,7 @@ from cdc_outbox.debezium.render import render
 from cdc_outbox.spec import Spec, parse_spec
 from cdc_outbox.testing import Stack, StackConfig
 
+CHECKOUT = Path(__file__).parents[1]
 RELAY, DEBEZIUM, READER = "relay", "Debezium, as rendered", "pg_recvlogical"
 PRODUCER = "a producer alone"
 AGGREGATES = 1_000
@@ -146,7 +148,7 @@ def measure(stack: Stack, plan: Plan, idle: IdleTime) -> tuple[list[Side], dict[
     }
     with psycopg.connect(dsn, autocommit=True) as connection:
         for slot in slots.values():
-            connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+            create_slot(connection, slot)
         write_backlog(connection, plan.events)
     publish = {RELAY: publish_by_relay, DEBEZIUM: publish_by_debezium}
     for number in range(plan.rounds):
@@ -177,6 +179,11 @@ def text_of(name: str, latency: str = "balanced") -> str:
     return SPEC.format(name=name, latency=latency).replace("  publication:", f"  slot: {name}\n  publication:")
 
 
+def create_slot(connection: psycopg.Connection, slot: str) -> None:
+    """Create a slot from which a side reads what is written from now on."""
+    connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
+
+
 def write_backlog(connection: psycopg.Connection, events: int) -> None:
     """Write the events, so many in a transaction."""
     for first in range(0, events, TRANSACTION):
@@ -185,26 +192,28 @@ def write_backlog(connection: psycopg.Connection, events: int) -> None:
 
 
 @contextmanager
-def relay(stack: Stack, dsn: str, name: str) -> Iterator[psutil.Process]:
-    """Run the command, which publishes from the slot of this name, until the block ends."""
+def relay(stack: Stack, dsn: str, name: str, checkout: Path = CHECKOUT) -> Iterator[psutil.Process]:
+    """Run the command of a checkout, which publishes from the slot of this name, until the block ends."""
     servers = {"CDC_OUTBOX_DSN": dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": stack.broker.bootstrap_servers}
+    servers["PYTHONPATH"] = str(checkout)
     with tempfile.TemporaryDirectory() as folder:
         spec = Path(folder, "bench.yaml")
-        spec.write_text(text_of(name), encoding="utf-8")
+        database = str(conninfo_to_dict(dsn)["dbname"])
+        spec.write_text(text_of(name).replace("name: bench_relay", f"name: {database}"), encoding="utf-8")
         command = [sys.executable, "-m", "cdc_outbox", "relay", str(spec)]
         take_over = ["--create-slot", "--take-over", "--earlier-events", "skip"]
-        subprocess.run([*command, *take_over], check=True, env=os.environ | servers)  # noqa: S603
-        with subprocess.Popen(command, env=os.environ | servers) as process:  # noqa: S603
+        subprocess.run([*command, *take_over], check=True, cwd=checkout, env=os.environ | servers)  # noqa: S603
+        with subprocess.Popen(command, cwd=checkout, env=os.environ | servers) as process:  # noqa: S603
             try:
                 yield psutil.Process(process.pid)
             finally:
                 process.terminate()
 
 
-def publish_by_relay(stack: Stack, dsn: str, name: str, events: int) -> Run:
-    """Let the relay publish the backlog."""
+def publish_by_relay(stack: Stack, dsn: str, name: str, events: int, checkout: Path = CHECKOUT) -> Run:
+    """Let the relay of a checkout publish the backlog."""
     topic = create_topic(stack, spec_of(name))
-    with relay(stack, dsn, name) as process:
+    with relay(stack, dsn, name, checkout) as process:
         return timed(stack, process, topic, events)
 
 
@@ -317,14 +326,20 @@ def measure_latency(stack: Stack, dsn: str, side: str, number: int, plan: Plan) 
         load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
         ConnectClient(stack.connect_cluster).delete(name)
     else:
-        topic = create_topic(stack, spec)
-        with relay(stack, dsn, name):
-            with psycopg.connect(dsn, autocommit=True) as connection:
-                connection.execute(BACKLOG, {"aggregates": AGGREGATES, "first": 0, "last": 0})
-            wait_for(stack, topic, 1)
-            load = Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
+        load = latency_of_relay(stack, dsn, name, plan)
     drop_slot(dsn, name)
     return load
+
+
+def latency_of_relay(stack: Stack, dsn: str, name: str, plan: Plan, checkout: Path = CHECKOUT) -> Load:
+    """Measure INSERT to consumer at a steady rate with the relay of a checkout; its slot remains."""
+    spec = spec_of(name)
+    topic = create_topic(stack, spec)
+    with relay(stack, dsn, name, checkout):
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(BACKLOG, {"aggregates": AGGREGATES, "first": 0, "last": 0})
+        wait_for(stack, topic, 1)
+        return Load.of(latencies(stack, dsn, spec, plan.rate, plan.seconds))
 
 
 def produce_alone(stack: Stack, topic: str, spec: Spec, plan: Plan) -> Load:

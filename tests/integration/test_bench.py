@@ -1,17 +1,18 @@
 """The benchmarks in short: they run and report; how fast is none of a test's business."""
 
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
-from benchmarks import cli, consumer, machine, parked, relay, writer
+from benchmarks import cli, consumer, machine, parked, relay, relay_commit, writer
 from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
 from benchmarks.consumers.topic import Topic
 from benchmarks.consumers.work import UPSERT
 from benchmarks.durable import demand_durable
-from benchmarks.latency import DEFAULTS, Plan, config_of, measure, report, spec_of
+from benchmarks.latency import DEFAULTS, Load, Plan, config_of, measure, report, spec_of
 from benchmarks.writers import WRITERS
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.databases.dialects import Dialect
@@ -43,6 +44,25 @@ def test_the_relays_benchmark_reports_every_side(outbox_stack: Stack) -> None:
     found = relay.findings(sides, loads)
     assert len(found) == 5
     printed = relay.report(sides, loads, found)
+    assert all(line in printed for line in (*(side.row() for side in sides), *map(str, found)))
+
+
+def test_the_benchmark_of_two_commits_relays_measures_both(outbox_stack: Stack, tmp_path: Path) -> None:
+    relay_commit.extract("HEAD", tmp_path)
+    plan = relay.Plan(events=300, rounds=1, rate=50, seconds=0.2)
+    sides, loads = relay_commit.measure(outbox_stack, plan, tmp_path, machine.IdleTime())
+    assert [(side.name, len(side.runs)) for side in sides] == [(relay_commit.OURS, 1), (relay_commit.THEIRS, 1)]
+    assert all(load.p50 > 0 for rounds in loads.values() for load in rounds)
+
+
+def test_a_commit_whose_relay_is_slower_than_the_other_ones_misses_its_bounds() -> None:
+    sides = [relay.Side(relay_commit.OURS), relay.Side(relay_commit.THEIRS)]
+    for side, rate in zip(sides, (96, 100), strict=True):
+        side.runs.append(relay.Run(rate=rate, cpu=1))
+    loads = {relay_commit.OURS: [Load(1, 1.1, 1.2)], relay_commit.THEIRS: [Load(1, 1, 1)]}
+    found = relay_commit.findings(sides, loads)
+    assert [finding.met for finding in found] == [False, True, False, True]
+    printed = relay_commit.report(sides, loads, found)
     assert all(line in printed for line in (*(side.row() for side in sides), *map(str, found)))
 
 

@@ -208,6 +208,9 @@ _TESTS: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "tests/integration/test_bench.py": {
+        "test_the_benchmark_of_two_commits_relays_measures_both": (
+            "tests/integration/test_bench.py::test_the_relays_benchmark_reports_every_side"
+        ),
         "test_the_commands_benchmark_reports_every_side": (
             "tests/integration/test_bench.py::test_the_relays_benchmark_reports_every_side"
         ),
