@@ -11,9 +11,10 @@ was recreated or moved is found by comparing it with the offset that Connect sto
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -25,6 +26,11 @@ GRACE = timedelta(minutes=3)
 """How old a heartbeat may become before the next one is there, or before it is in the topic: three times its pause."""
 _REMEMBERED = 100_000
 """Heartbeats that are known: some 70 days, and 40 MB."""
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_BREAK = re.compile(_ID.pattern + "[+!]?")
+_SYSTEM = re.compile("[0-9]{0,20}")
+_LAST_NUMBER = 2**63 - 1
+"""The table's column is a bigint."""
 
 
 class HeartbeatKind(StrEnum):
@@ -118,10 +124,13 @@ class Stored:
 
 
 def read_record(message: Message) -> Heartbeat | Acceptance | None:
-    """Parse a record of the topic, in any format of an outbox; return ``None`` for other records."""
+    """Parse a record of the topic, in any format of an outbox; return ``None`` for other records.
+
+    Who may write to the topic may write anything, so every identifier, number and time is checked here.
+    """
     try:
         return _record(message)
-    except (TypeError, ValueError, RecursionError):  # who may write to the topic may write anything
+    except (TypeError, ValueError, OverflowError, RecursionError):
         return None
 
 
@@ -129,21 +138,34 @@ def _record(message: Message) -> Heartbeat | Acceptance | None:
     content = _content(message.value)
     if content is None:
         return None
+    at = _time(content.get("at"))
     if "accepted" in content:
-        ids, by = frozenset(map(str, content["accepted"])), str(content.get("by", ""))
-        return Acceptance(ids=ids, by=by, at=_time(content.get("at")), found=tuple(map(str, content.get("found", ()))))
-    event_id = next((value.decode() for name, value in message.headers if name == "id" and value), "")
-    previous = content.get("previous")
-    if not event_id or not isinstance(content.get("number"), int):
+        ids, found = (_texts(content.get(name, [])) for name in ("accepted", "found"))
+        by = str(content.get("by", ""))
+        return Acceptance(ids=frozenset(_checked(_BREAK, each) for each in ids), by=by, at=at, found=found)
+    number, previous = content.get("number"), content.get("previous")
+    if type(number) is not int or not 0 < number <= _LAST_NUMBER:  # `True` is an int, too
         return None
     return Heartbeat(
-        number=content["number"],
-        id=event_id,
-        previous=None if previous is None else str(previous),
-        at=_time(content.get("at")),
-        system=str(content.get("system", "")),
+        number=number,
+        id=_checked(_ID, next((value.decode() for name, value in message.headers if name == "id" and value), "")),
+        previous=None if previous is None else _checked(_ID, previous),
+        at=at,
+        system=_checked(_SYSTEM, content.get("system", "")),
         offset=-1 if message.offset is None else message.offset,
     )
+
+
+def _checked(pattern: re.Pattern[str], text: Any) -> str:  # noqa: ANN401 - whatever JSON has
+    if pattern.fullmatch(text) is None:
+        raise ValueError
+    return str(text)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError
+    return tuple(map(str, value))
 
 
 def _content(value: object) -> Mapping[str, Any] | None:
@@ -160,8 +182,11 @@ def _content(value: object) -> Mapping[str, Any] | None:
     return next((found for inner in value.values() if (found := _content(inner)) is not None), None)
 
 
-def _time(text: object) -> datetime:
-    return datetime.fromisoformat(str(text))
+def _time(text: Any) -> datetime:  # noqa: ANN401 - whatever JSON has
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is None:  # no other time can be compared with it
+        raise ValueError
+    return at.astimezone(UTC)
 
 
 @dataclass

@@ -5,8 +5,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from random import Random
+from typing import Any
+from uuid import UUID
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from cdc_outbox.databases.heartbeats import GRACE, Acceptance, Chain, Heartbeat, HeartbeatKind, Stored, read_record
 from cdc_outbox.databases.lsn import Lsn
@@ -268,41 +272,103 @@ def test_random_histories_show_exactly_their_restores(seed: int) -> None:
         assert [found.id for found in made.breaks(stored(database))] == expected
 
 
+ID, PREVIOUS = str(UUID(int=7)), str(UUID(int=6))
+CONTENT = {"number": 7, "previous": PREVIOUS, "at": "2026-11-22T02:00:00+02:00", "system": "7345", "lsn": "0/1"}
+
+
+def record(value: object, event_id: bytes = ID.encode(), *, offset: int = 3) -> Message:
+    encoded = value if isinstance(value, bytes | None) else json.dumps(value).encode()
+    return Message(topic="t", key=b"orders", value=encoded, headers=(("id", event_id),), offset=offset)
+
+
 @pytest.mark.parametrize(
     "value",
     [
-        {"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00", "system": "s", "lsn": "0/1"},
-        {"eventType": "Heartbeat", "payload": {"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00"}},
-        {"data": '{"number": 7, "previous": "p", "at": "2026-11-22T00:00:00+00:00"}', "specversion": "1.0"},
+        CONTENT,
+        {"eventType": "Heartbeat", "payload": CONTENT},
+        {"data": json.dumps(CONTENT), "specversion": "1.0"},
     ],
 )
 def test_a_heartbeat_is_read_in_every_format(value: object) -> None:
-    message = Message(topic="t", key=b"orders", value=json.dumps(value).encode(), headers=(("id", b"x"),), offset=3)
-    read = read_record(message)
-    assert isinstance(read, Heartbeat)
-    assert (read.number, read.id, read.previous, read.at, read.offset) == (7, "x", "p", BEGIN, 3)
+    read = read_record(record(value))
+    assert read == Heartbeat(number=7, id=ID, previous=PREVIOUS, at=BEGIN, system="7345", offset=3)
+
+
+ACCEPTED = {"accepted": [ID, f"{ID}+"], "by": "ops", "at": "2026-11-22T00:00:00+00:00", "found": ["gap"]}
 
 
 @pytest.mark.parametrize(
     ("value", "event_id"),
     [
+        *((value, ID.encode()) for value in (None, b"", b"\xff", b"[]", b'"x"', b"{}", b'{"a": {"b": 1}}')),
+        (b'{"a": ' * 100_000, ID.encode()),
+        (b"[" * 100_000, ID.encode()),
+        *((CONTENT, event_id) for event_id in (b"", b"\xff", b"x", b"a\0b", ID[:-1].encode(), f"{ID}\n".encode())),
+        *(({**CONTENT, "number": number}, ID.encode()) for number in (None, "7", True, 7.0, 0, -1, 2**63, 10**30)),
+        *(({**CONTENT, "previous": previous}, ID.encode()) for previous in (6, "p", f"{PREVIOUS} ", [PREVIOUS])),
+        *(({**CONTENT, "system": system}, ID.encode()) for system in (7, None, "s", "9" * 21, "7\n")),
         *(
-            (value, b"x")
-            for value in (None, b"", b"\xff", b"[]", b'"x"', b"{}", b'{"previous": null}', b'{"a": {"b": 1}}')
+            ({**content, "at": at}, ID.encode())
+            for content in (CONTENT, ACCEPTED)
+            for at in (None, 5, "yesterday", "2026-11-22T00:00:00", "2026-11-22", "0001-01-01T00:00:00+14:00")
         ),
-        *((value, b"x") for value in (b'{"previous": null, "number": 1}', b'{"accepted": 5}', b'{"accepted": ["a"]}')),
-        (b'{"previous": null, "number": 1, "at": "yesterday"}', b"x"),
-        (b'{"previous": null, "number": 1, "at": "2026-11-22T00:00:00+00:00"}', b"\xff"),
-        (b'{"a": ' * 100_000, b"x"),
-        (b"[" * 100_000, b"x"),
+        *(({**ACCEPTED, "accepted": ids}, ID.encode()) for ids in (5, ID, {ID: 1}, [None], [[ID]], ["a"], [f"{ID}-"])),
+        *(({**ACCEPTED, "found": found}, ID.encode()) for found in (5, "gap", {"gap": 1})),
     ],
 )
-def test_what_is_no_heartbeat_is_passed_over(value: bytes | None, event_id: bytes) -> None:
+def test_what_is_no_heartbeat_is_passed_over(value: object, event_id: bytes) -> None:
     """A relay reads the topic at each start, and must not end with a record that another client wrote."""
-    assert read_record(Message(topic="t", key=b"k", value=value, headers=(("id", event_id),))) is None
+    assert read_record(record(value, event_id)) is None
 
 
 def test_an_acceptance_is_read_as_it_was_written() -> None:
-    said = Acceptance(ids=frozenset({"a", "b"}), by="ops@host", at=BEGIN, found=("went back",))
-    message = Message(topic="t", key=b"orders", value=json.dumps(said.content()).encode(), headers=())
-    assert read_record(message) == said
+    said = Acceptance(ids=frozenset({ID, f"{PREVIOUS}+"}), by="ops@host", at=BEGIN, found=("went back",))
+    assert read_record(record(said.content())) == said
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.datetimes().map(datetime.isoformat),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+IDS = st.sampled_from([str(UUID(int=number)) for number in range(1, 9)])
+TIMES = st.datetimes(timezones=st.sampled_from([UTC])).map(datetime.isoformat)
+HOSTILE = st.fixed_dictionaries(
+    {},
+    optional={
+        "number": st.integers(1, 9) | st.sampled_from([2**63 - 1, 2**63]) | JSON,
+        "previous": st.none() | IDS | JSON,
+        "at": TIMES | JSON,
+        "system": st.sampled_from(["", "7", "8"]) | JSON,
+        "accepted": st.lists(IDS) | JSON,
+        "by": JSON,
+        "found": JSON,
+    },
+)
+"""Records that are heartbeats and acceptances as seldom as not."""
+
+
+def dump(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+@given(st.lists(st.tuples(st.binary() | (HOSTILE | JSON).map(dump), IDS.map(str.encode) | st.binary()), max_size=12))
+@example([(dump(CONTENT | {"at": "2026-11-28T07:00:00"}), ID.encode())])
+def test_whatever_stands_in_the_topic_a_chain_can_be_read_and_its_breaks_accepted(
+    records: list[tuple[bytes, bytes]],
+) -> None:
+    written = [Heartbeat(number=1, id=str(UUID(int=1)), previous=None, at=BEGIN)]
+    written += [Heartbeat(number=2, id=str(UUID(int=2)), previous=written[0].id, at=BEGIN)]
+    made, there = chain(*written), stored(written, runs=True)
+    for offset, (value, event_id) in enumerate(records):
+        found = read_record(record(value, event_id, offset=offset))
+        if found is not None:
+            made.add(found)
+        list(findings("t", made.breaks(there), "orders"))
+        made.published_until(there)
+    shown = made.breaks(there)
+    accepted = Acceptance(ids=frozenset(each.id for each in shown), by="ops", at=there.now)
+    again = read_record(record(accepted.content()))
+    assert again == accepted
+    made.add(accepted)
+    assert made.breaks(there) == []

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
@@ -15,8 +16,13 @@ from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.message import Message
 
 
+def id_of(name: str) -> str:
+    """Return the id of the heartbeat that the test calls so."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
 class Database(Psycopg):
-    """Knows some heartbeats, and counts those that are written."""
+    """Knows some heartbeats by their names, and counts those that are written."""
 
     def __init__(self) -> None:
         self.known: set[str] = set()
@@ -26,8 +32,9 @@ class Database(Psycopg):
 
     def fetch(self, connection: Any, statement: Any, parameters: Any = None) -> list[Row]:
         if "id" in parameters:
-            self.asked.append(parameters["id"])
-            return [(parameters["id"] in self.known,)]
+            [name] = [name for name in ("a1", "a2", "c1", "c2", "c3") if id_of(name) == parameters["id"]]
+            self.asked.append(name)
+            return [(name in self.known,)]
         if self.error is not None:
             raise self.error
         self.written += 1
@@ -46,16 +53,23 @@ class Rig:
         )
 
     def publish(self, name: str, number: int, previous: str | None) -> None:
-        content = {"number": number, "previous": previous, "at": "2026-11-24T00:00:00+00:00", "system": "7"}
-        value, headers = json.dumps(content).encode(), (("id", name.encode()),)
-        offset = len(self.topic)
+        content = {
+            "number": number,
+            "previous": previous and id_of(previous),
+            "at": "2026-11-24T00:00:00+00:00",
+            "system": "7",
+        }
+        self.put(json.dumps(content).encode(), id_of(name).encode())
+
+    def put(self, value: bytes, event_id: bytes) -> None:
+        headers, offset = (("id", event_id),), len(self.topic)
         self.topic.append(
             Message(topic="beats", partition=0, offset=offset, key=b"orders", value=value, headers=headers)
         )
 
     def look(self) -> str | None:
         found = self.heartbeats.find_foreign(None, self.database)
-        return None if found is None else found.id
+        return None if found is None else next(name for name in ("c1", "c2") if id_of(name) == found.id)
 
     def write(self) -> None:
         self.heartbeats.write(None, self.database)
@@ -135,3 +149,19 @@ def test_nothing_is_kept_of_an_earlier_attempt(rig: Rig) -> None:
     rig.now = 60.0
     assert rig.look() is None
     assert (rig.database.written, rig.closed) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("value", "event_id"),
+    [
+        ('{"number": 1, "previous": null, "at": "2026-11-24T00:00:00+00:00"}', "a\0b"),
+        (f'{{"number": {10**30}, "previous": null, "at": "2026-11-24T00:00:00+00:00"}}', id_of("c1")),
+        ('{"number": 1, "previous": null, "at": "2026-11-24T00:00:00"}', id_of("c1")),
+    ],
+)
+def test_a_record_that_no_database_can_be_asked_about_ends_nothing(rig: Rig, value: str, event_id: str) -> None:
+    rig.database.known = {"a1"}
+    rig.publish("a1", 1, None)
+    rig.put(value.encode(), event_id.encode())
+    assert rig.look() is None
+    assert rig.database.asked == ["a1"]
