@@ -51,7 +51,10 @@ def connected(
                 raise
             if isinstance(ours, TransactionConflictError):
                 ours.hint = "Another transaction blocked this one; run the command again when it has ended."
-            raise ours from error
+            try:
+                raise ours from error
+            finally:
+                del ours
 
 
 def require_driver(dsn: str) -> None:

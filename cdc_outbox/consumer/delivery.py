@@ -27,6 +27,7 @@ from cdc_outbox.consumer.parking import ParkingPlan, behind_unreadable, refuse_i
 from cdc_outbox.consumer.retries import error_of
 from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
+from cdc_outbox.databases.drivers.sqlstate import raise_ours
 from cdc_outbox.databases.drivers.transactions import UNUSABLE
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -135,14 +136,17 @@ class Delivery:
             if await self._take_back(work.claims, connection):
                 names = several([item.event for item in items])
                 raise TransactionEndedError(f"a handler committed {names} itself") from error
-            ours = await self._lost(error, connection)
-            ours = ours or error_of(error, [item.event for item in items], self.calls.text_of)
-            if ours is None or ours is error:
-                raise
-            raise ours from error
+            raise_ours(await self._ours(error, items, connection), error)
+            raise
         finally:
             self.calls.telemetry.measure()
         return delivered
+
+    async def _ours(self, error: Exception, items: Sequence[Item], connection: AnyConnection) -> CdcOutboxError | None:
+        """Return what is raised for an error, ``None`` if the error itself is."""
+        ours = await self._lost(error, connection)
+        ours = ours or error_of(error, [item.event for item in items], self.calls.text_of)
+        return None if ours is error else ours
 
     async def _lost(self, error: Exception, connection: AnyConnection) -> CdcOutboxError | None:
         """Return the error of our own database where a handler met that it is gone, by a connection of its own."""

@@ -72,9 +72,11 @@ class BackgroundPoller:
             most_bytes: Of keys and values, after which no more is taken.
         """
         with self._turn:
-            failure, self._failure = self._failure, None
-            if failure is not None:
-                raise failure
+            try:
+                if self._failure is not None:
+                    raise self._failure
+            finally:
+                self._failure = None
             caught, self._caught = self._caught, []
             if caught:
                 return caught

@@ -19,6 +19,7 @@ from cdc_outbox.databases.drivers import (
     translate,
 )
 from cdc_outbox.databases.drivers.immediate import sends_at_once
+from cdc_outbox.databases.drivers.sqlstate import raise_ours
 from cdc_outbox.databases.drivers.transactions import resolved
 from cdc_outbox.errors import (
     CdcOutboxError,
@@ -269,7 +270,10 @@ class HandlerRunner:
                 await self._run(items, connection, gathered, looks=False)
         except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
             failure = error
-        await self._look(items, connection, failure)
+        try:
+            await self._look(items, connection, failure)
+        finally:
+            del failure
 
     async def _run(
         self,
@@ -300,8 +304,11 @@ class HandlerRunner:
                 failure = error
             finally:
                 telemetry.took(events[0].type, time.perf_counter() - begun_at)
-            if looks and (failure is not None or self._driver.state(connection) is not _OPEN):
-                await self._look(run, connection, failure)
+            try:
+                if looks and (failure is not None or self._driver.state(connection) is not _OPEN):
+                    await self._look(run, connection, failure)
+            finally:
+                del failure
 
     async def _in_time(self, awaitable: Awaitable[object]) -> None:
         if self._deadline_seconds is None:  # perhaps in no event loop
@@ -331,9 +338,8 @@ class HandlerRunner:
         if state is TransactionState.ENDED:
             raise TransactionEndedError(f"the handler of {names} ended its transaction") from failure
         if failure is not None:
-            lost = _lost_by(failure) if state is TransactionState.LOST else None
-            if lost is not None:
-                raise lost from failure
+            if state is TransactionState.LOST:
+                raise_ours(_lost_by(failure), failure)
             raise HandlerError(f"the handler of {names} raised {self._described(failure)}") from failure
         if state is TransactionState.LOST:
             raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")

@@ -42,6 +42,7 @@ from cdc_outbox.databases.drivers import (
     translate,
 )
 from cdc_outbox.databases.drivers.immediate import ImmediateTransactions, Meanwhile, nothing_else
+from cdc_outbox.databases.drivers.sqlstate import raise_ours
 from cdc_outbox.databases.drivers.transactions import async_transaction
 from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import (
@@ -128,14 +129,11 @@ class Session:
         try:
             await database.prepare(connection)
         except BaseException as error:
-            ours = translate(error)
-            # The next try opens another. A connection that the consumer itself refused stays open: the reason to
-            # refuse it is that other code works with it, too.
-            if ours is not None or isinstance(error, DatabaseError) or not isinstance(error, Exception):
+            # A connection that the consumer itself refused stays open: other code works with it, too.
+            if translate(error) or isinstance(error, DatabaseError) or not isinstance(error, Exception):
                 await _close(connection)
-            if ours is None:
-                raise
-            raise ours from error
+            raise_ours(translate(error), error)
+            raise
         self._connection, self._database, self._compared_at = connection, database, -math.inf
         return database
 
@@ -273,11 +271,13 @@ class Session:
                 yield database.stores, connection
         except Exception as error:
             ours = error if isinstance(error, TableNotFoundError) else translate(error)
-            if ours is None:
-                raise
             if isinstance(ours, TableNotFoundError):  # no handler's: none runs in this transaction
                 ours = TableNotFoundError(str(ours), sqlstate=ours.sqlstate, hint=_NO_INBOX)
-            raise ours from error
+            try:
+                raise_ours(ours, error)
+            finally:
+                del ours
+            raise
 
 
 async def _close(connection: AnyConnection) -> None:

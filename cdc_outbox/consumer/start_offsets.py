@@ -151,6 +151,7 @@ class KafkaPartitions:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+        del self._admin  # an admin client has no other end than that of its last reference
 
     def find(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return these partitions."""

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from cdc_outbox.formats.timestamps import to_milliseconds
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
-from cdc_outbox.kafka.broker_errors import raise_lasting, translate
+from cdc_outbox.kafka.broker_errors import raise_lasting, results_of, translate
 from cdc_outbox.message import Message
 
 _log = logging.getLogger("cdc_outbox.consumer.topic_reader.librdkafka")
@@ -39,10 +40,10 @@ def find_topic_ids(
     Raises:
         KafkaException: One of them does not, or the brokers do not tell.
     """
-    cluster = admin.describe_cluster(request_timeout=seconds)
+    cluster: dict[str, Future[Any]] = {"": admin.describe_cluster(request_timeout=seconds)}
     described = admin.describe_topics(confluent.TopicCollection(sorted(topics)), request_timeout=seconds)
-    cluster_id = cluster.result().cluster_id or ""
-    found = {topic: answer.result().topic_id for topic, answer in described.items()}
+    cluster_id = results_of(cluster)[""].cluster_id or ""
+    found = {topic: answer.topic_id for topic, answer in results_of(described).items()}
     no_id = confluent.Uuid(0, 0)  # from brokers that have none
     return {topic: TopicId(cluster_id, "" if each == no_id else str(each)) for topic, each in found.items()}
 
@@ -116,20 +117,16 @@ class TopicReader:
         asked = [confluent.ConfigResource(confluent.ResourceType.TOPIC, topic) for topic in topics]
         found = set()
         for resource, answer in admin.describe_configs(asked, request_timeout=_ANSWER_SECONDS).items():
-            try:
-                policy = answer.result()["cleanup.policy"].value or ""
-            except confluent.KafkaException:
-                continue
-            if "compact" in policy:
+            if not answer.exception() and "compact" in (answer.result()["cleanup.policy"].value or ""):
                 found.add(resource.name)
         return found
 
     def members(self, group: str) -> int:
         """Return how many consumers are in a group."""
         admin = self._admin()
-        [answer] = admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS).values()
         try:
-            return len(answer.result().members)
+            answers = results_of(admin.describe_consumer_groups([group], request_timeout=_ANSWER_SECONDS))
+            return len(answers[group].members)
         except confluent.KafkaException as error:
             if error.args[0].code() == confluent.KafkaError.GROUP_ID_NOT_FOUND:
                 return 0

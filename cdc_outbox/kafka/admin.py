@@ -9,7 +9,7 @@ from typing import Any
 from cdc_outbox.contract.topics import Topic, find_loss
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import confluent
-from cdc_outbox.kafka.broker_errors import answered, translate
+from cdc_outbox.kafka.broker_errors import answered, results_of, translate
 from cdc_outbox.kafka.clients import connection_settings, refusing_settings
 
 _ADMIN_SECONDS = 10.0
@@ -43,7 +43,7 @@ class Topics:
             there = {name: known[name].partitions for name in names if name in known}
             resources = [confluent.ConfigResource(confluent.ResourceType.TOPIC, name) for name in there]
             asked = self._admin.describe_configs(resources, request_timeout=_ADMIN_SECONDS) if resources else {}
-            configs = {resource.name: answer.result() for resource, answer in asked.items()}
+            configs = {resource.name: found for resource, found in results_of(asked).items()}
         except confluent.KafkaException as error:
             raise translate(error.args[0], self._servers) from error
         return {
@@ -98,8 +98,8 @@ class Topics:
         wanted = {tp: confluent.OffsetSpec.latest() for tp in partitions}  # type: ignore[no-untyped-call]
         asked = self._admin.list_offsets(wanted, request_timeout=_ADMIN_SECONDS) if wanted else {}
         found: dict[str, int] = {}
-        for tp, answer in asked.items():
-            found[tp.topic] = found.get(tp.topic, 0) + answer.result().offset
+        for tp, answer in results_of(asked).items():
+            found[tp.topic] = found.get(tp.topic, 0) + answer.offset
         return found
 
     def create(self, topics: Iterable[Topic]) -> dict[str, bool | BrokerError]:
@@ -120,12 +120,11 @@ class Topics:
         return {name: self._created(answer) for name, answer in asked.items()}
 
     def _created(self, answer: "Future[None]") -> bool | BrokerError:
-        try:
-            answer.result()
-        except confluent.KafkaException as error:
-            there = error.args[0].code() == confluent.KafkaError.TOPIC_ALREADY_EXISTS
-            return False if there else translate(error.args[0], self._servers)
-        return True
+        error = answer.exception()
+        if error is None:
+            return True
+        there = error.args[0].code() == confluent.KafkaError.TOPIC_ALREADY_EXISTS
+        return False if there else translate(error.args[0], self._servers)
 
 
 class MissingTopics:
@@ -165,8 +164,11 @@ class MissingTopics:
         """
         if name not in self.known and self._wanted is not None and not self._topics.find([name]):
             created = self._topics.create([self._wanted(name)])[name]
-            if isinstance(created, BrokerError):
-                raise created
+            try:
+                if isinstance(created, BrokerError):
+                    raise created
+            finally:
+                del created
             self._logger.info("created the topic %s", name)
         self.known.add(name)
 

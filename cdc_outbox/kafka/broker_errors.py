@@ -1,12 +1,14 @@
 """Errors of librdkafka: which of them pass by themselves, and what they are to our callers."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from typing import TypeVar
 
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
 from cdc_outbox.kafka import confluent
 
+_Key = TypeVar("_Key")
 _Answer = TypeVar("_Answer")
 
 # By their names, which the client gives with each error: its classes are imported when a client is made.
@@ -106,6 +108,23 @@ def answered(ask: Callable[[], _Answer], within_seconds: float) -> _Answer:
             if error.args[0].name() not in PASSING_ERRORS or time.monotonic() >= deadline:
                 raise
         time.sleep(_PAUSE_SECONDS)
+
+
+def results_of(asked: "Mapping[_Key, Future[_Answer]]") -> dict[_Key, _Answer]:
+    """Return what an admin client was answered.
+
+    An answer that is an error keeps it, and those who hold the answer would be kept by it, were it raised itself: the
+    client too, whose threads end with its last reference.
+
+    Raises:
+        KafkaException: One of the answers is an error.
+    """
+    found: dict[_Key, _Answer] = {}
+    for key, answer in asked.items():
+        if (error := answer.exception()) is not None:
+            raise type(error)(*error.args)
+        found[key] = answer.result()
+    return found
 
 
 def sentence_of(error: "confluent.KafkaError") -> str:

@@ -1,8 +1,10 @@
 """The relay's loop: source → sink, in the caller's thread or beside an event loop."""
 
 import asyncio
+import inspect
 import logging
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -31,6 +33,8 @@ _IDLE_SECONDS, _BUSY_SECONDS, _FULL_SECONDS = 0.5, 0.01, 0.05
 Deliveries take less than the second as a rule. With 1 ms, brokers that needed longer got more and more requests of a
 few events, and librdkafka's thread waited for the sixth in a busy loop: up to 750 microseconds of CPU for an event.
 """
+
+_RESUMABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 logger = logging.getLogger(__name__)
 
@@ -117,6 +121,7 @@ class Relay:
             try:
                 self._run_once()
             except CdcOutboxError as error:
+                _release_frames(error)  # one of them may keep the sink, whose clients have threads
                 if not error.retryable:
                     raise
                 pause = self._retries.pause(self._failures, self._random)
@@ -185,6 +190,20 @@ class Relay:
 
     def _is_late(self) -> bool:
         return self._stopping.is_set() and self._clock() >= self._deadline
+
+
+def _release_frames(error: BaseException) -> None:
+    """Drop the variables of the functions that an error ended, and its causes: where one keeps the error, all stay.
+
+    Generators and coroutines are left alone: one that is still used may have raised the same error before.
+    """
+    chain = [error]
+    for each in chain:
+        for frame, _ in traceback.walk_tb(each.__traceback__):
+            if not frame.f_code.co_flags & _RESUMABLE:
+                with suppress(RuntimeError):  # it runs
+                    frame.clear()
+        chain += [link for link in (each.__cause__, each.__context__) if link is not None and link not in chain]
 
 
 class AsyncRelay:

@@ -16,7 +16,7 @@ from cdc_outbox.databases.drivers import (
     often_awaited,
     runs_blocks,
 )
-from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION
+from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION, raise_ours
 from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.writer.outbox_statements import StepPlan
@@ -54,7 +54,7 @@ async def execute(
         for undoing in plan.undo_from(step, error):
             with suppress(Exception):  # the database has undone all of the transaction
                 await driver.fetch(connection, undoing.sql, parameters)
-        _raise_ours(_error_of(error, ids), error)
+        raise_ours(_error_of(error, ids), error)
         raise
     return rows
 
@@ -89,7 +89,7 @@ def execute_now(
     try:
         found = find_joined(connection)
     except Exception as error:
-        _raise_ours(database_error(error), error)
+        raise_ours(database_error(error), error)
         raise
     if found is None:
         raise _outside_transaction(driver)
@@ -107,7 +107,7 @@ def execute_now(
         for undoing in plan.undo_from(step, error):
             with suppress(Exception):
                 driver.fetch(connection, undoing.sql, parameters)
-        _raise_ours(_error_of(error, ids), error)
+        raise_ours(_error_of(error, ids), error)
         raise
     return rows
 
@@ -126,7 +126,7 @@ async def refuse_outside_transaction(driver: AsyncDriver, connection: AnyConnect
         else:
             joins = joined(direct)(connection) if run is None else await run(connection, joined(direct))
     except Exception as error:
-        _raise_ours(database_error(error), error)
+        raise_ours(database_error(error), error)
         raise
     if not joins:
         raise _outside_transaction(driver)
@@ -136,11 +136,6 @@ def _outside_transaction(driver: Driver | AsyncDriver) -> NotInTransactionError:
     return NotInTransactionError(
         "the connection is not in a transaction, so the event was not written", hint=driver.transaction_hint
     )
-
-
-def _raise_ours(ours: CdcOutboxError | None, error: BaseException) -> None:
-    if ours is not None:
-        raise ours from error
 
 
 def _error_of(error: BaseException, ids: Sequence[tuple[Event, str]]) -> CdcOutboxError | None:

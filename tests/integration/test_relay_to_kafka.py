@@ -1,10 +1,13 @@
 """The whole relay, from the outbox to Kafka: the messages of Debezium beside it, kills, and what stops it."""
 
 import json
+import resource
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from operator import sub
+from pathlib import Path
 from random import Random
 from types import MappingProxyType
 
@@ -351,6 +354,36 @@ def test_a_second_relay_takes_over_when_the_first_is_killed(made: ExitStack, out
             relayed = PREFIX + pipeline.topic
             eventually(lambda: len({each.headers for each in outbox_stack.broker.messages(relayed)}) == 6, "all events")
             assert second.poll() is None
+
+
+@pytest.mark.parametrize("ends", [12, 1_000])
+def test_ends_of_the_stream_leave_descriptors_threads_and_memory_as_they_were(
+    made: ExitStack, outbox_stack: Stack, ends: int
+) -> None:
+    pipeline = make_pipeline(made, outbox_stack)
+    slot, topic, broker = relay_slot(pipeline.spec), PREFIX + pipeline.topic, outbox_stack.broker
+    terminate = "select count(pg_terminate_backend(active_pid)) from pg_replication_slots where slot_name = %s"
+    with pipeline.connect() as connection, relay_process(pipeline, Pipeline.text(pipeline.name)) as process:
+        folder = Path(f"/proc/{process.pid}")
+
+        def used() -> tuple[int, int]:
+            return len([*(folder / "fd").iterdir()]), len([*(folder / "task").iterdir()])
+
+        def megabytes() -> float:
+            return int((folder / "statm").read_text().split()[1]) * resource.getpagesize() / 2**20
+
+        before, memory = (0, 0), 0.0
+        for number in range(ends):
+            pipeline.write(1)
+            eventually(lambda number=number: sum(broker.ends(topic).values()) > number, "the event")  # type: ignore[misc]
+            if number == 3:
+                before, memory = used(), megabytes()
+            eventually(lambda: one(connection, terminate, slot), "the stream to end")
+        pipeline.write(1)
+        eventually(lambda: sum(broker.ends(topic).values()) > ends, "the last event")
+        # Clients open and close a connection now and then; each end left five descriptors and five threads.
+        eventually(lambda: max(map(sub, used(), before)) <= 5, lambda: f"{before} again, not {used()}")
+        assert megabytes() - memory < 16
 
 
 @pytest.mark.parametrize("refusing", ["client", "broker"])

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cdc_outbox.backoff import Backoff
+from cdc_outbox.cli.running import collect_seldom
 from cdc_outbox.contract.topics import Topic, raw_topic_name
 from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.debezium.event_router.compiled import RouteCompiler
@@ -130,6 +131,7 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     relay = make_relay(parse_spec(given["text"], name="relay.yaml"), given["dsn"], given["bootstrap_servers"])
     signal.signal(signal.SIGTERM, lambda *_: relay.stop())
+    collect_seldom()
     relay.run()
 
 

@@ -1,7 +1,10 @@
 """The loop, with a server and a sink in memory that fail at every step."""
 
+import gc
 import logging
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -47,6 +50,39 @@ def make(
 
 def first_occurrences(values: list[bytes | None]) -> list[bytes | None]:
     return list(dict.fromkeys(values))
+
+
+@pytest.mark.parametrize("refused", [None, b"29"])
+def test_the_sink_of_an_attempt_that_failed_is_freed_without_the_garbage_collector(
+    refused: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, topic = MemoryServer(), MemoryTopic()
+    for number in range(30):
+        server.write(b"%d" % number)
+    topic.refused = refused
+    if refused is None:
+        topic.fails, server.fails = Failures(share=0.3), Failures(share=0.002)
+    relay, clock = make(server, topic)
+    clock.then = lambda: relay.stop() if len(topic.values) > 30 else None
+    sinks, alive = list[weakref.ref[MemorySink]](), list[int]()
+
+    def open_sink() -> MemorySink:
+        alive.append(sum(sink() is not None for sink in sinks))
+        sink = topic.open()
+        sinks.append(weakref.ref(sink))
+        return sink
+
+    monkeypatch.setattr(relay, "_open_sink", open_sink)
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(MessageRefusedError):
+            relay.run()
+        assert [sink() for sink in sinks] == [None] * len(sinks)
+    finally:
+        gc.enable()
+    assert len(alive) == 1 if refused else len(alive) > 3
+    assert set(alive) == {0}
 
 
 @settings(max_examples=100)

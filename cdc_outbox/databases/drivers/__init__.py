@@ -294,8 +294,8 @@ class Translation(AbstractContextManager[None]):
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """Raise our error from the other one."""
-        if isinstance(error, Exception) and (ours := self._ours_of(error)) is not None:
-            raise ours from error
+        if isinstance(error, Exception):
+            sqlstate.raise_ours(self._ours_of(error), error)
 
 
 def translated_for_caller() -> AbstractContextManager[None]:

@@ -1,6 +1,7 @@
 """What PostgreSQL's five-character codes mean, for every driver that passes them on or knows which one fits."""
 
 from cdc_outbox.errors import (
+    CdcOutboxError,
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
@@ -79,3 +80,16 @@ def describe(sqlstate: str, kind: str) -> DatabaseError:
         return TransactionConflictError(message, sqlstate=sqlstate)
     message, hint = next((message, hint) for prefix, message, hint in _REFUSALS if sqlstate.startswith(prefix))
     return DatabaseError(f"{message} {origin}", sqlstate=sqlstate, hint=hint)
+
+
+def raise_ours(ours: CdcOutboxError | None, error: BaseException) -> None:
+    """Raise our error for a driver's, unless there is none.
+
+    An error that a variable of a function in its own traceback holds is freed by the garbage collector alone, and with
+    it all that those functions hold. So the caller has it in no variable, and this function drops its own.
+    """
+    try:
+        if ours is not None:
+            raise ours from error
+    finally:
+        del ours
