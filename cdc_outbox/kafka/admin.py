@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from cdc_outbox.contract.topics import Topic, find_loss
 from cdc_outbox.errors import BrokerError
@@ -13,6 +13,26 @@ from cdc_outbox.kafka.broker_errors import answered, results_of, translate
 from cdc_outbox.kafka.clients import connection_settings, refusing_settings
 
 _ADMIN_SECONDS = 10.0
+
+
+class TopicShape(NamedTuple):
+    """A topic that was deleted and created again has another identity."""
+
+    identity: str
+    partitions: int
+
+
+def shape_of(answer: "Future[confluent.TopicDescription]") -> TopicShape:
+    """Return what :meth:`Topics.ask_shapes` was answered; a topic that does not exist has no partitions.
+
+    Raises:
+        KafkaException: The brokers do not tell.
+    """
+    error = answer.exception()
+    if error is not None and error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
+        return TopicShape("", 0)
+    described = results_of({"": answer})[""]
+    return TopicShape(str(described.topic_id), len(described.partitions))
 
 
 class Topics:
@@ -101,6 +121,24 @@ class Topics:
         for tp, answer in results_of(asked).items():
             found[tp.topic] = found.get(tp.topic, 0) + answer.offset
         return found
+
+    def ask_shapes(self, names: Iterable[str]) -> "Mapping[str, Future[confluent.TopicDescription]]":
+        """Ask what topics are, and wait for no answer."""
+        asked = [*names]
+        if not asked:
+            return {}
+        return self._admin.describe_topics(confluent.TopicCollection(asked), request_timeout=_ADMIN_SECONDS)
+
+    def shapes(self, names: Iterable[str]) -> dict[str, TopicShape]:
+        """Return what topics are.
+
+        Raises:
+            BrokerError: The brokers do not answer, or do not tell.
+        """
+        try:
+            return {name: shape_of(answer) for name, answer in self.ask_shapes(names).items()}
+        except confluent.KafkaException as error:
+            raise translate(error.args[0], self._servers) from error
 
     def create(self, topics: Iterable[Topic]) -> dict[str, bool | BrokerError]:
         """Create topics, one at least; return of each whether this call made it, or why the brokers refuse.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TopicPartition,
         Uuid,
     )
-    from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined] # not in its __all__
+    from confluent_kafka.admin import AdminClient, OffsetSpec, TopicDescription  # type: ignore[attr-defined] # not in its __all__
     from confluent_kafka.admin._config import ConfigResource
     from confluent_kafka.admin._resource import ResourceType
     from confluent_kafka.cimpl import NewTopic
@@ -39,12 +39,13 @@ __all__ = [
     "Producer",
     "ResourceType",
     "TopicCollection",
+    "TopicDescription",
     "TopicPartition",
     "Uuid",
     "require",
 ]
 
-_OF_ADMIN = frozenset({"AdminClient", "ConfigResource", "NewTopic", "OffsetSpec", "ResourceType"})
+_OF_ADMIN = frozenset({"AdminClient", "ConfigResource", "NewTopic", "OffsetSpec", "ResourceType", "TopicDescription"})
 
 
 def require() -> None:

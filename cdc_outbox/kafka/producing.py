@@ -43,6 +43,8 @@ _DEFAULT_LIMIT = 1_048_588
 _BATCH_SHARE = 0.98
 """A batch has a header of its own: of 50,000 bytes, batches of 49,000 were measured to pass."""
 _MOST_BATCH_BYTES = 1_000_000
+_MOST_MESSAGE_BYTES = 15_000_000
+"""The least that the client takes. It counts bytes before compression, a topic's limit counts those after it."""
 
 
 def producer_settings(
@@ -61,6 +63,7 @@ def producer_settings(
     """
     refuse_settings(extra, _REFUSED)
     limits = [int(topic.config.get("max.message.bytes", _DEFAULT_LIMIT)) for topic in topics] or [_DEFAULT_LIMIT]
+    most = max(_MOST_MESSAGE_BYTES, *limits)
     return {
         "compression.type": "lz4",
         "linger.ms": linger_ms,
@@ -68,7 +71,7 @@ def producer_settings(
         "sticky.partitioning.linger.ms": 0,
         # Bounds the memory: a queued message of 200 bytes with seven headers takes 1,077; kilobytes count payloads.
         "queue.buffering.max.messages": 16_000,
-        "queue.buffering.max.kbytes": 16_384,
+        "queue.buffering.max.kbytes": max(16_384, most // 1_000),  # a message without room waits for ever
         **extra,
         "bootstrap.servers": bootstrap_servers,
         "enable.idempotence": True,
@@ -77,7 +80,7 @@ def producer_settings(
         "partitioner": "murmur2_random",
         "batch.num.messages": 20_000,
         "batch.size": min(_MOST_BATCH_BYTES, int(min(limits) * _BATCH_SHARE)),
-        "message.max.bytes": max(limits),
+        "message.max.bytes": most,
         "allow.auto.create.topics": False,
     }
 

@@ -2,20 +2,30 @@
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from operator import itemgetter
 from time import monotonic
 from typing import Any
 
 from cdc_outbox.contract.topics import Topic
+from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.errors import BrokerError
 from cdc_outbox.kafka import confluent
-from cdc_outbox.kafka.admin import MissingTopics, Topics
+from cdc_outbox.kafka.admin import MissingTopics, Topics, shape_of
 from cdc_outbox.kafka.broker_errors import REFUSED_MESSAGES, sentence_of
 from cdc_outbox.kafka.producing import make_producer, producer_settings
+from cdc_outbox.relay.open_partitions import Alone, OpenPartitions, Report
 from cdc_outbox.relay.relay_errors import DeliveryError, MessageRefusedError
 from cdc_outbox.relay.units import Unit
 
 _LOG = logging.getLogger(__name__)
 
+_TIMESTAMP_MS = itemgetter(4)
+"""Of a routed event."""
+_CONSEQUENCES = frozenset({"_FATAL", "_GAPLESS_GUARANTEE", "_PURGE_INFLIGHT", "_PURGE_QUEUE"})
+"""What happens to messages because another one failed."""
+_SIZES = frozenset({"MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"})
 _BACKLOG_LINGER_MS = 100
 """How long a batch waits while there is more to read.
 
@@ -26,6 +36,12 @@ _PURGED_SECONDS = 5.0
 """How long the reports of messages that were given up may take; they need no broker."""
 _POLL_SECONDS = 0.1
 """The longest that nothing else happens, such as a signal."""
+_FIRST_SECONDS = 0.01
+"""Between two looks whether a first message was answered; others that are under way may take longer."""
+_LOOK_SECONDS = 5.0
+"""Between two questions whether the topics are the same ones, with the same partitions."""
+_REFRESH_SECONDS = 1.0
+"""How long the producer may take to learn that a topic has changed."""
 
 
 class KafkaSink:
@@ -37,6 +53,7 @@ class KafkaSink:
         wanted: Returns how to create a topic of this name that does not exist: those of ``topics`` at once, others at
             their first message. Without it, a message to a missing topic is refused.
         linger_ms: How long a batch waits for more messages; with 0, until there is nothing more to send.
+        alone: The partitions whose messages go one by one, as the sink before this one noted it.
 
     Raises:
         ConfigError: A setting would break a promise, or librdkafka refuses it.
@@ -51,35 +68,46 @@ class KafkaSink:
         wanted: Callable[[str], Topic] | None = None,
         linger_ms: float = 0,
         logger: logging.Logger,
+        alone: Alone | None = None,
     ) -> None:
         extra = dict(kafka)
         servers = str(extra.pop("bootstrap.servers"))
         self._flushes = not linger_ms and not extra.keys() & {"linger.ms", "queue.buffering.max.ms"}
         linger_ms = linger_ms or _BACKLOG_LINGER_MS
         settings = producer_settings(bootstrap_servers=servers, topics=(), extra=extra, linger_ms=linger_ms)
-        self._topics = MissingTopics(Topics(settings, logger), wanted, _LOG)
+        self._brokers = Topics(settings, logger)
+        self._topics = MissingTopics(self._brokers, wanted, _LOG)
         found = self._topics.prepare([*topics])
         settings = producer_settings(bootstrap_servers=servers, topics=found, extra=extra, linger_ms=linger_ms)
         self._producer = make_producer(settings, logger)
-        self._has_failed = self._is_full = False
+        stamped = [topic.name for topic in found if topic.config.get("message.timestamp.type") == "LogAppendTime"]
+        self._partitions = OpenPartitions(stamped, {} if alone is None else alone)
+        self._learn(topic.name for topic in found)
+        self._asked: Mapping[str, Future[confluent.TopicDescription]] = {}
+        self._look_at = monotonic() + _LOOK_SECONDS
+        self._has_failed = self._is_full = self._waits = False
         self._fatal: confluent.KafkaError | None = None
+        self._cause: Exception | None = None
 
     def send(self, unit: Unit[Any], start: int) -> int:
         """Take messages of a unit, and return how many; as :class:`~cdc_outbox.relay.sinks.Sink` says."""
         unit.translate = self._translate
-        produce, delivered, events, known = self._producer.produce, unit.delivered, unit.events, self._topics.known
-        taken, self._is_full = start, False
+        produce, delivered, events = self._producer.produce, unit.delivered, unit.events
+        ready = self._partitions.ready(map(_TIMESTAMP_MS, events))
+        taken, self._is_full, self._waits = start, False, False
         try:
             while taken < len(events) and not self._has_failed:
                 topic, value, key, partition, timestamp_ms, headers = events[taken]
-                if topic not in known:
-                    self._topics.ensure(topic)
-                produce(topic, value, key, partition, delivered, None, timestamp_ms, headers)  # type: ignore[arg-type] # invariant
+                if topic in ready:
+                    produce(topic, value, key, partition, delivered, None, timestamp_ms, headers)  # type: ignore[arg-type] # invariant
+                elif not self._produce_in_turn(events[taken], delivered):
+                    self._waits = True
+                    break
                 taken += 1
         except BufferError:
             self._is_full = True
         except confluent.KafkaException as error:
-            if error.args[0].fatal():
+            if error.args[0].fatal() or error.args[0].name() == "_FATAL":
                 # An earlier message failed. Its own report has the cause, and comes with the next poll.
                 self._has_failed, self._fatal = True, error.args[0]
             else:
@@ -91,6 +119,41 @@ class KafkaSink:
             taken += 1
         return taken - start
 
+    def _produce_in_turn(self, event: RoutedEvent, delivered: Report) -> bool:
+        """Send a message unless it must wait for the first one of its partition."""
+        topic, value, key, partition, timestamp_ms, headers = event
+        partitions = self._partitions
+        if topic not in partitions:
+            self._topics.ensure(topic)
+            self._learn([topic])
+        place = partitions.place(event)
+        report = partitions.report(event, place, delivered)
+        if report is None:
+            return False
+        chosen = place if key is None else partition
+        self._producer.produce(topic, value, key, chosen, report, None, timestamp_ms, headers)  # type: ignore[arg-type] # invariant
+        if report is not delivered:
+            partitions.sent(topic, place)
+        return True
+
+    def _learn(self, names: Iterable[str]) -> None:
+        for name, shape in self._brokers.shapes(names).items():
+            self._partitions.learn(name, *shape)
+
+    def _look(self) -> None:
+        """Ask what the topics are, or use the answers; wait for none."""
+        now = monotonic()
+        if not self._asked and now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._asked = self._brokers.ask_shapes(self._partitions.names())
+        elif self._asked and all(answer.done() for answer in self._asked.values()):
+            asked, self._asked = self._asked, {}
+            for name, answer in asked.items():
+                with suppress(confluent.KafkaException):
+                    if self._partitions.learn(name, *shape_of(answer)):
+                        # Both must mean the same partition of a key.
+                        self._producer.list_topics(name, timeout=_REFRESH_SECONDS)
+
     def poll(self, seconds: float) -> None:
         """Report what happened to messages, and wait for it at most so long.
 
@@ -99,10 +162,13 @@ class KafkaSink:
         Raises:
             DeliveryError: The producer failed; close the sink.
         """
+        self._look()
         producer = self._producer
         is_pause = seconds > 0 and self._flushes and not self._is_full
+        if self._waits:
+            seconds = min(seconds, _FIRST_SECONDS)
         try:
-            (producer.flush if is_pause and len(producer) else producer.poll)(seconds)
+            (producer.flush if (is_pause or self._waits) and len(producer) else producer.poll)(seconds)
         except confluent.KafkaException as error:
             self._has_failed, self._fatal = True, error.args[0]
         except SystemError as error:
@@ -132,11 +198,42 @@ class KafkaSink:
                 self._has_failed = True
 
     def _translate(self, error: object, record: object) -> Exception:
-        """Return our error for a failed message. The client calls this: it never raises."""
+        """Return our error for a failed message. The client calls this: it never raises.
+
+        Args:
+            record: An event that went alone, or the client's record of one among others.
+        """
         self._has_failed = True
-        topic = record[0] if isinstance(record, tuple) else getattr(record, "topic", str)()
+        if isinstance(error, confluent.KafkaError) and error.name() in _CONSEQUENCES:
+            return self._cause or self._cause_of(error, record)
+        self._cause = self._cause or self._cause_of(error, record)  # of a batch, each message reports it
+        return self._cause
+
+    def _cause_of(self, error: object, record: Any) -> Exception:  # noqa: ANN401 - as `_translate` says
+        topic = record[0] if isinstance(record, tuple) else record.topic()
         if not isinstance(error, confluent.KafkaError):
             is_passing = not isinstance(error, BrokerError) or error.retryable
             return (DeliveryError if is_passing else MessageRefusedError)(f"no topic {topic}: {error}")
-        kind = MessageRefusedError if error.name() in REFUSED_MESSAGES else DeliveryError
-        return kind(f"a message to the topic {topic} was not delivered: {sentence_of(error)}")
+        if error.name() not in REFUSED_MESSAGES:
+            return DeliveryError(f"a message to the topic {topic} was not delivered: {sentence_of(error)}")
+        if isinstance(record, tuple):
+            return MessageRefusedError(self._refusal(error, record))
+        self._partitions.refused(topic, record.partition())
+        where = f"the topic {topic}, partition {record.partition()}"
+        return DeliveryError(
+            f"messages to {where} were refused: {sentence_of(error)}",
+            hint="The relay sends them one by one, to find it.",
+        )
+
+    def _refusal(self, error: "confluent.KafkaError", event: RoutedEvent) -> str:
+        topic, value, key, partition, _, headers = event
+        event_id, aggregate = ((text or b"").decode(errors="replace") for text in (dict(headers).get("id"), key))
+        bytes_ = sum(len(each or b"") for each in (key, value, *(value for _, value in headers)))
+        limit = ""
+        if error.name() in _SIZES:
+            with suppress(BrokerError, KeyError):
+                limit = f"; max.message.bytes is {self._brokers.find([topic])[topic].config['max.message.bytes']}"
+        return (
+            f"the event {event_id} of the aggregate {aggregate}, {bytes_} bytes before compression, is refused by the "
+            f"topic {topic}, partition {partition}: {sentence_of(error)}{limit}"
+        )

@@ -125,6 +125,7 @@ def _kafka_sink(spec: Spec, settings: Mapping[str, Any]) -> Callable[[], Sink]:
     extra = {} if compression is None else {"compression.type": compression}
     topics = {topic.name: topic for topic in topics_of(spec)}
     events = [*spec.contract.topics]
+    alone: dict[tuple[str, int], tuple[int, int]] = {}
 
     def wanted(name: str) -> Topic:
         return topics.get(name) or replace(topics[events[0]], name=name)
@@ -132,8 +133,9 @@ def _kafka_sink(spec: Spec, settings: Mapping[str, Any]) -> Callable[[], Sink]:
     def open_sink() -> Sink:
         from cdc_outbox.relay.kafka_sink import KafkaSink  # noqa: PLC0415
 
+        linger_ms = _LINGER_MS[spec.latency]
         return KafkaSink(
-            {**extra, **settings}, topics=events, wanted=wanted, linger_ms=_LINGER_MS[spec.latency], logger=_LOG
+            {**extra, **settings}, topics=events, wanted=wanted, linger_ms=linger_ms, logger=_LOG, alone=alone
         )
 
     return open_sink

@@ -177,7 +177,7 @@ BUGS = (
         "            def produce(self, topic, value, key, partition, report, *rest):\n"
         "                def reported(error, record):\n"
         "                    if error is None:\n"
-        "                        report()\n"
+        "                        report(None, record)\n"
         "                    else:\n"
         "                        self.produce(topic, value, key, partition, report, *rest)\n"
         "\n"
@@ -187,6 +187,35 @@ BUGS = (
         '        self._producer = Again(settings | {"enable.gapless.guarantee": False}, logger=logger)\n',
         "tests/contract/test_sinks.py"
         "::test_a_message_that_was_refused_comes_before_those_behind_it_once_the_topic_takes_it",
+    ),
+    Bug(
+        "first-message-not-awaited",
+        "relay/open_partitions.py",
+        "        if place in topic.waiting:\n",
+        "        if False:\n",
+        "tests/contract/test_sinks.py"
+        "::test_nothing_arrives_behind_the_first_message_of_a_producer_that_is_refused[INVALID_TIMESTAMP]",
+    ),
+    Bug(
+        "sizes-checked-before-sending",
+        "kafka/producing.py",
+        '"message.max.bytes": most,',
+        '"message.max.bytes": max(limits),',
+        "tests/contract/test_sinks.py::test_a_large_message_that_compresses_into_its_topics_limit_arrives",
+    ),
+    Bug(
+        "producer-not-idempotent",
+        "kafka/producing.py",
+        '        "enable.idempotence": True,\n        "enable.gapless.guarantee": True,\n',
+        "",
+        "tests/contract/test_sinks.py::test_small_messages_fit_into_a_topic_with_a_low_limit",
+    ),
+    Bug(
+        "producer-without-batches",
+        "kafka/producing.py",
+        '"batch.num.messages": 20_000',
+        '"batch.num.messages": 1',
+        "tests/contract/test_sinks.py::test_small_messages_fit_into_a_topic_with_a_low_limit",
     ),
     Bug(
         "message-given-up",

@@ -71,8 +71,10 @@ def make_relay(spec: Spec, dsn: str, bootstrap_servers: str, connector: Mapping[
     retries = Backoff(first_seconds=0.05, longest_seconds=0.5)
     wanted = partial(Topic, partitions=spec.topics.partitions, config={"message.timestamp.type": "LogAppendTime"})
 
+    alone: dict[tuple[str, int], tuple[int, int]] = {}
+
     def open_sink() -> KafkaSink:
-        return KafkaSink(kafka, topics=topics, wanted=lambda name: wanted(name=name), logger=LOG)
+        return KafkaSink(kafka, topics=topics, wanted=lambda name: wanted(name=name), logger=LOG, alone=alone)
 
     return Relay(source, open_sink, retries=retries)
 
