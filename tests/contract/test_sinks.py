@@ -12,13 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-)
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from cdc_outbox.contract.topics import Topic
 from cdc_outbox.debezium.event_router import java_partition
@@ -37,6 +31,7 @@ from cdc_outbox.testing import Stack
 from tests.support.patience import patience
 from tests.support.relay_parts import Reported
 from tests.support.rig import eventually
+from tests.support.topic_limits import set_limit
 
 LOG = logging.getLogger("silent")
 
@@ -100,14 +95,6 @@ def make_topic_of(stack: Stack, partitions: int, config: Mapping[str, str]) -> s
     assert made is True
     eventually(lambda: name in topics_of(stack).find([name]) and stack.broker.ends(name), "the topic")
     return name
-
-
-def set_limit(stack: Stack, topic: str, limit: int) -> None:
-    """Change ``max.message.bytes`` of a topic."""
-    entry = ConfigEntry("max.message.bytes", str(limit), incremental_operation=AlterConfigOpType.SET)
-    admin = AdminClient({"bootstrap.servers": stack.broker.bootstrap_servers})  # it must outlive its answers
-    [altered] = admin.incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]).values()
-    altered.result(timeout=patience())
 
 
 def topics_of(stack: Stack) -> Topics:
@@ -310,7 +297,8 @@ def test_a_large_message_that_compresses_into_its_topics_limit_arrives(outbox_st
     unit = Reported([event(topic, b"0" * 5_000_000), event(topic, b"0" * 5_000_000), event(topic, b"1")])
     with kafka_sink(outbox_stack, topic) as sink:
         send_all(sink, unit)
-        wait_for_reports(sink, unit)
+        eventually(lambda: was_reported(sink, unit), "the reports")
+    assert unit.failure is None
     assert [len(message.value or b"") for message in outbox_stack.broker.messages(topic)] == [5_000_000, 5_000_000, 1]
 
 
@@ -324,7 +312,7 @@ def test_a_limit_that_was_lowered_below_a_batch_in_which_each_message_fits_is_no
         unit = Reported([event(topic, value) for value in values])
         with kafka_sink(outbox_stack, topic, alone=alone, linger_ms=200) as sink:
             send_rest(sink, unit, sink.send(unit, 0))
-            set_limit(outbox_stack, topic, 50_000)
+            set_limit(outbox_stack.broker.bootstrap_servers, topic, 50_000)
             eventually(lambda: was_reported(sink, unit), "the reports")
         assert not isinstance(unit.failure, MessageRefusedError)
         return unit.failure is None
@@ -420,7 +408,7 @@ def test_a_message_that_was_refused_comes_before_those_behind_it_once_the_topic_
     with kafka_sink(outbox_stack, *topics) as sink:
         send_all(sink, unit)
         eventually(lambda: was_refused(sink, unit), "the message to be refused")
-        set_limit(outbox_stack, topic, 200_000)  # a header has the same bytes
+        set_limit(outbox_stack.broker.bootstrap_servers, topic, 200_000)  # a header has the same bytes
         eventually(lambda: was_reported(sink, unit), "the reports")
     if unit.undelivered:
         eventually(is_delivered, "the topic to take the message")

@@ -1,6 +1,6 @@
 """What was committed, what arrived, and what is wrong with that. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -27,6 +27,7 @@ class Arrived:
     Args:
         producer: Which one sent it: a relay makes a new one each time that it starts to read.
         at: When the broker appended it, in seconds since 1970.
+        content: All of it but the broker's time and the producer's name.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Arrived:
     offset: int
     producer: str
     at: float
+    content: object = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +46,14 @@ class Deliveries:
         committed: In the order of the commits.
         arrived: All of the topic.
         struck_at: When something happened that makes a relay start again, in seconds since 1970.
-        relieved: The producer that was paused while another one took over: it repeats what it had in its hands.
+        relieved: The producers that were paused while another one took over, or ended by a refusal: they repeat what
+            they had in their hands, and not up to the tail.
     """
 
     committed: Sequence[Committed]
     arrived: Sequence[Arrived]
     struck_at: Sequence[float]
-    relieved: str | None = None
+    relieved: Collection[str] = ()
 
     def violations(self) -> Iterator[str]:
         """Say what is wrong."""
@@ -64,6 +67,9 @@ class Deliveries:
         if invented or lost:
             return
         yield from self._moved()
+        changed = {each.id for each in self.arrived if each.content != self._first[each.id].content}
+        if changed:
+            yield f"{len(changed)} events were repeated with other bytes"
         for partition in sorted({each.partition for each in self.arrived}):
             yield from self._disordered(partition)
         yield from self._repeated_too_early()
@@ -113,7 +119,7 @@ class Deliveries:
             last[each.producer] = number
             tail = max(tail, number)
         for producer, number in last.items():
-            if number < tail_of[producer] and producer != self.relieved:
+            if number < tail_of[producer] and producer not in self.relieved:
                 yield f"{producer} repeated events of partition {partition} up to {number}, not to {tail_of[producer]}"
 
     def _repeated_too_early(self) -> Iterator[str]:
@@ -124,7 +130,7 @@ class Deliveries:
         early: dict[str, set[int]] = {}
         for each in self.arrived:
             first = self._first[each.id]
-            if first is each or each.producer == self.relieved:
+            if first is each or each.producer in self.relieved:
                 continue
             strikes = [at for at in self.struck_at if at <= began[each.producer]]
             if not strikes or first.producer == each.producer:

@@ -42,6 +42,7 @@ class Member:
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115 - it is closed with the process
         self._said: list[str] = []
         self._is_running = False
+        self._codes = {0, -signal.SIGKILL}
         self._changed = threading.Condition()
         self._process = subprocess.Popen(
             [sys.executable, "-m", orders.program, orders.text()],
@@ -71,6 +72,12 @@ class Member:
         code = self._process.returncode
         assert word in self._said, f"{self.name} ended with {code} before it was {word}: {self.log()}"
 
+    def wait_until_failed(self, error: str) -> None:
+        """Wait until an error of this class ended it, which is not wrong."""
+        assert self._process.wait(patience()) == 1, f"{self.name} did not fail: {self.log()}"
+        assert error in self.log(), f"{self.name} did not fail with {error}: {self.log()}"
+        self._codes.add(1)
+
     def tell(self, order: str = GO) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(f"{order}\n")
@@ -99,7 +106,7 @@ class Member:
             code = self._process.wait(patience())
         except subprocess.TimeoutExpired:
             return [f"{self.name} did not stop: {self.log()}"]
-        return [] if code in {0, -signal.SIGKILL} else [f"{self.name} ended with {code}: {self.log()}"]
+        return [] if code in self._codes else [f"{self.name} ended with {code}: {self.log()}"]
 
     def log(self) -> str:
         """Return the last of what it logged."""

@@ -27,6 +27,8 @@ _ROLLED_BACK = 0.1
 _PAUSE_SECONDS = 0.03
 _LARGE = (1_100, 1_700)
 """How many rows a large transaction has: more than two units of the relay."""
+LOW_LIMIT = 60_000
+"""The ``max.message.bytes`` of a topic that refuses an event."""
 _MOST_RECORDS = 2_000
 _LOG = logging.getLogger(f"{__name__}.librdkafka")
 _LOG.addHandler(logging.NullHandler())
@@ -65,6 +67,15 @@ class OutboxLoad:
         for _ in range(20):
             self._round()
         self._writing = self._pool.submit(self._write)
+
+    def write_refused(self) -> None:
+        """Write an event that takes more than :data:`LOW_LIMIT`, also after compression."""
+        payload = {"large": self._random.randbytes(LOW_LIMIT).hex()}
+        event = Event(aggregate_type="order", aggregate_id="0", type="OrderPlaced", payload=payload)
+        written = self._outbox.add(self._connections[0], event)
+        self._connections[0].commit()
+        self._transactions += 1
+        self.committed.append(Committed(written.id, written.aggregate_id, self._transactions))
 
     def write_large(self) -> None:
         """Have the next transaction be a large one."""
@@ -163,5 +174,6 @@ class TopicTail:
         partition, offset = message.partition or 0, message.offset or 0
         self._next[partition] = offset + 1
         at = (message.timestamp_ms or 0) / 1000
-        self.arrived.append(Arrived(headers["id"], partition, offset, headers[PRODUCER_HEADER], at))
+        content = (message.key, message.value, *(pair for pair in message.headers if pair[0] != PRODUCER_HEADER))
+        self.arrived.append(Arrived(headers["id"], partition, offset, headers[PRODUCER_HEADER], at, content))
         self.ids.add(headers["id"])

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 from cdc_outbox.testing import Stack, StackConfig
 from tests.faults.broker_outage import BrokerOutage
-from tests.faults.relay_cell import RelayCell, RelayFault
+from tests.faults.relay_cell import BEFORE_DELIVERY, RelayCell, RelayFault
 from tests.faults.relay_points import RelayPoint
 from tests.faults.report import Result, tell, tell_columns, tell_result
 from tests.support.threads import Threads
@@ -52,7 +52,7 @@ def _selected(only: Sequence[str], seeds: Sequence[int]) -> list[RelayCell]:
         for seed in seeds
         for point in RelayPoint
         for fault in RelayFault
-        if not only or f"{point}/{fault}" in only
+        if (not only and (fault is not RelayFault.REFUSED or point in BEFORE_DELIVERY)) or f"{point}/{fault}" in only
     ]
 
 

@@ -4,7 +4,7 @@ import logging
 import signal
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
 from typing import Self
@@ -20,13 +20,14 @@ from tests.faults.commander import CUT, GO
 from tests.faults.deliveries import Deliveries
 from tests.faults.line import Line
 from tests.faults.member import Member, end_all
-from tests.faults.outbox_load import OutboxLoad, TopicTail
+from tests.faults.outbox_load import LOW_LIMIT, OutboxLoad, TopicTail
 from tests.faults.relay_points import RelayPoint
 from tests.faults.relay_program import RelayOrders
 from tests.faults.report import Result
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import declare
 from tests.support.rig import eventually
+from tests.support.topic_limits import set_limit
 
 RECOVERY_SECONDS = 60.0
 """By when an event must be published that was committed after the fault. PostgreSQL frees the slot of a relay that is
@@ -44,6 +45,8 @@ class RelayFault(StrEnum):
     """Its connections to the database, to the broker, or both are reset."""
     BROKER_DOWN = "broker-down"
     """Every second relay is killed meanwhile, when it has read what it cannot deliver."""
+    REFUSED = "refused"
+    """The first event of a partition is refused, in this relay and in the next one, until the topic takes it."""
 
     @property
     def signal(self) -> int | None:
@@ -53,6 +56,8 @@ class RelayFault(StrEnum):
 
 _OPENINGS = {RelayPoint.BEFORE_SLOT, RelayPoint.AFTER_CLAIM}
 """Where a relay comes once, unless its connection is cut before."""
+BEFORE_DELIVERY = (RelayPoint.BEFORE_SLOT, RelayPoint.AFTER_CLAIM, RelayPoint.RECEIVED, RelayPoint.PRODUCED)
+"""Where a relay that starts has delivered nothing: only there an event is the first of its partition."""
 _OCCURRENCES = {
     RelayPoint.BEFORE_SLOT: 2,
     RelayPoint.AFTER_CLAIM: 2,
@@ -90,7 +95,8 @@ class RelayPlay:
     def __init__(self, cell: RelayCell, stack: Stack, outage: BrokerOutage | None) -> None:
         self._point, self._fault, self._stack, self._outage = cell.point, cell.fault, stack, outage
         self._random = Random(f"{cell.point} {cell.fault} {cell.seed}")  # noqa: S311 - it is to repeat itself
-        self._occurrence = self._random.randint(1, _OCCURRENCES.get(cell.point, 10))
+        self._is_refused = cell.fault is RelayFault.REFUSED
+        self._occurrence = 1 if self._is_refused else self._random.randint(1, _OCCURRENCES.get(cell.point, 10))
         self._cuts = ("database", "broker", "both")[cell.seed % 3]
         self._is_host_lost = cell.seed % 2 == 1
         """Whether the connections of a paused relay are gone at once."""
@@ -122,7 +128,13 @@ class RelayPlay:
         with pipeline.connect() as connection:
             connection.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", (slot,))
             declare(connection, pipeline.spec.outbox, PublisherKind.WAL_RELAY, slot)
-        topics = [topic for topic in topics_of(pipeline.spec) if topic.name in pipeline.spec.contract.topics]
+        # The other topic takes more: what no topic takes, the client may refuse.
+        limits = {pipeline.topic: {"max.message.bytes": str(LOW_LIMIT)}} if self._is_refused else {}
+        topics = [
+            replace(topic, config={**topic.config, **limits.get(topic.name, {})})
+            for topic in topics_of(pipeline.spec)
+            if topic.name in pipeline.spec.contract.topics
+        ]
         Topics({"bootstrap.servers": self._stack.broker.bootstrap_servers}, _LOG).create(topics)
         eventually(lambda: self._stack.broker.ends(pipeline.topic), "the topic")
 
@@ -145,7 +157,12 @@ class RelayPlay:
         """Return what came of it."""
         violations, seconds = list[str](), 0.0
         victim = self._member("victim", point=self._point, occurrence=self._occurrence, signal=self._fault.signal)
-        has_successor = self._fault.signal is not None or self._point is RelayPoint.DRAINING or self._dies_in_outage
+        has_successor = (
+            self._fault.signal is not None
+            or self._point is RelayPoint.DRAINING
+            or self._dies_in_outage
+            or self._is_refused
+        )
         successor = self._member("successor") if has_successor else None
         try:
             self._come_to_the_point(victim)
@@ -188,6 +205,8 @@ class RelayPlay:
         return member
 
     def _come_to_the_point(self, victim: Member) -> None:
+        if self._is_refused:
+            self._load.write_refused()
         self._load.begin()
         victim.run()
         if self._point is RelayPoint.DRAINING or (self._point in _OPENINGS and self._occurrence > 1):
@@ -229,6 +248,13 @@ class RelayPlay:
                     outage.wait_for_half()
                     victim.kill()
                 outage.wait_until_over()
+            case RelayFault.REFUSED:
+                victim.tell(GO)
+                victim.wait_until_failed("MessageRefusedError")
+                again = self._member("again")
+                again.run()
+                again.wait_until_failed("MessageRefusedError")
+                set_limit(self._stack.broker.bootstrap_servers, self._pipeline.topic, 1_048_588)
 
     def _goes_on(self) -> None:
         """Wait for an event that is committed from now on."""
@@ -249,12 +275,16 @@ class RelayPlay:
         unknown = self._load.unknown()
         assert not unknown, f"the outbox and the writers disagree about {len(unknown)} events"
         eventually(self._tail.read_to_end, "the end of the topic")
-        relieved = self._occurrence if self._point in _OPENINGS else 1
+        relieved = set[str]()
+        if self._fault is RelayFault.PAUSE:
+            relieved = {f"victim {self._occurrence if self._point in _OPENINGS else 1}"}
+        elif self._is_refused:
+            relieved = {each.producer for each in self._tail.arrived if not each.producer.startswith("successor")}
         return list(
             Deliveries(
                 committed=self._load.committed,
                 arrived=self._tail.arrived,
                 struck_at=self._struck_at,
-                relieved=f"victim {relieved}" if self._fault is RelayFault.PAUSE else None,
+                relieved=relieved,
             ).violations()
         )

@@ -17,7 +17,8 @@ def sent(*numbers: int, producer: str = "victim 1", at: float = 0.0, offset: int
 
 
 def judged(arrived: list[Arrived], *, struck_at: float = STRUCK_AT, relieved: str | None = None) -> list[str]:
-    return list(Deliveries(committed=COMMITTED, arrived=arrived, struck_at=[struck_at], relieved=relieved).violations())
+    found = Deliveries(committed=COMMITTED, arrived=arrived, struck_at=[struck_at], relieved={relieved or ""})
+    return list(found.violations())
 
 
 def test_what_arrives_once_and_in_order_is_right() -> None:
@@ -34,6 +35,14 @@ def test_an_older_transaction_under_way_may_be_repeated_and_a_second_one_may_not
     assert judged([*before, *sent(2, 3, 4, 5, 6, 7, producer="successor 1", at=110, offset=4)]) == []
     [found] = judged([*before, *sent(*range(1, 8), producer="successor 1", at=110, offset=4)])
     assert found == "successor 1 repeats 2 transactions that were delivered long before the fault"
+
+
+def test_repeats_are_equal_in_bytes() -> None:
+    arrived = [*sent(*range(8), at=98), *sent(7, producer="successor 1", at=110, offset=8)]
+    assert judged([replace(each, content=b"same") for each in arrived]) == []
+    assert judged([replace(each, content=each.producer) for each in arrived]) == [
+        "1 events were repeated with other bytes"
+    ]
 
 
 def test_a_paused_relay_may_repeat_what_it_had_in_its_hands() -> None:

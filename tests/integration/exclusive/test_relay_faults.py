@@ -25,6 +25,7 @@ CELLS = [
     RelayCell(point=RelayPoint.BEFORE_SLOT, fault=RelayFault.CUT, seed=2),
     RelayCell(point=RelayPoint.IN_TRANSACTION, fault=RelayFault.CUT),
     RelayCell(point=RelayPoint.REPORTED, fault=RelayFault.CUT, seed=2),
+    RelayCell(point=RelayPoint.AFTER_CLAIM, fault=RelayFault.REFUSED),
     # This relay is killed while the broker is down; the next one lives.
     RelayCell(point=RelayPoint.REPORTED, fault=RelayFault.BROKER_DOWN),
     RelayCell(point=RelayPoint.IDLE, fault=RelayFault.BROKER_DOWN),
