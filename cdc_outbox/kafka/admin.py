@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from cdc_outbox.contract.topics import Topic, find_loss
 from cdc_outbox.errors import BrokerError
@@ -15,24 +15,17 @@ from cdc_outbox.kafka.clients import connection_settings, refusing_settings
 _ADMIN_SECONDS = 10.0
 
 
-class TopicShape(NamedTuple):
-    """A topic that was deleted and created again has another identity."""
-
-    identity: str
-    partitions: int
-
-
-def shape_of(answer: "Future[confluent.TopicDescription]") -> TopicShape:
-    """Return what :meth:`Topics.ask_shapes` was answered; a topic that does not exist has no partitions.
+def shape_of(answer: "Future[confluent.TopicDescription]") -> tuple[str, int]:
+    """Return the id of a topic that :meth:`Topics.ask_shapes` asked for, and its partitions; 0 if it does not exist.
 
     Raises:
         KafkaException: The brokers do not tell.
     """
     error = answer.exception()
     if error is not None and error.args[0].name() == "UNKNOWN_TOPIC_OR_PART":
-        return TopicShape("", 0)
+        return "", 0
     described = results_of({"": answer})[""]
-    return TopicShape(str(described.topic_id), len(described.partitions))
+    return str(described.topic_id), len(described.partitions)
 
 
 class Topics:
@@ -129,7 +122,7 @@ class Topics:
             return {}
         return self._admin.describe_topics(confluent.TopicCollection(asked), request_timeout=_ADMIN_SECONDS)
 
-    def shapes(self, names: Iterable[str]) -> dict[str, TopicShape]:
+    def shapes(self, names: Iterable[str]) -> dict[str, tuple[str, int]]:
         """Return what topics are.
 
         Raises:

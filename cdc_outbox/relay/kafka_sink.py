@@ -123,7 +123,7 @@ class KafkaSink:
         """Send a message unless it must wait for the first one of its partition."""
         topic, value, key, partition, timestamp_ms, headers = event
         partitions = self._partitions
-        if topic not in partitions:
+        if topic not in partitions.topics:
             self._topics.ensure(topic)
             self._learn([topic])
         place = partitions.place(event)
@@ -145,7 +145,7 @@ class KafkaSink:
         now = monotonic()
         if not self._asked and now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
-            self._asked = self._brokers.ask_shapes(self._partitions.names())
+            self._asked = self._brokers.ask_shapes(self._partitions.topics)
         elif self._asked and all(answer.done() for answer in self._asked.values()):
             asked, self._asked = self._asked, {}
             for name, answer in asked.items():

@@ -49,6 +49,9 @@ class OpenPartitions:
         alone: Outlives the producer, because a refused batch does not show which of its messages is the reason.
         clock: Monotonic seconds.
         now: Seconds since 1970.
+
+    Attributes:
+        topics: Those that were described, by their names.
     """
 
     def __init__(
@@ -59,26 +62,19 @@ class OpenPartitions:
         now: Callable[[], float] = time.time,
     ) -> None:
         self._stamped, self._alone, self._clock, self._now = frozenset(stamped), alone, clock, now
-        self._topics: dict[str, _Topic] = {}
+        self.topics: dict[str, _Topic] = {}
         self._random = Random()  # noqa: S311 - a partition
         self._partition_of = lru_cache(_MOST_KEYS)(java_partition)
         self._ready, self._ready_for_old, self._ready_until = set[str](), set[str](), inf
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._topics
-
-    def names(self) -> list[str]:
-        """Return the topics that were described."""
-        return [*self._topics]
 
     def learn(self, name: str, identity: str, partitions: int) -> bool:
         """Note what the brokers say of a topic; return whether they said something else before.
 
         A topic that was deleted and created again has another identity, and none of its partitions is open.
         """
-        topic = self._topics.get(name)
+        topic = self.topics.get(name)
         if topic is None or topic.identity != identity:
-            self._topics[name] = _Topic(identity, partitions)
+            self.topics[name] = _Topic(identity, partitions)
         elif topic.partitions != partitions:
             topic.partitions = partitions
         else:
@@ -99,7 +95,7 @@ class OpenPartitions:
     def place(self, event: RoutedEvent) -> int:
         """Return the partition of a message; one without a key gets one here."""
         topic, _, key, partition, _, _ = event
-        count = self._topics[topic].partitions
+        count = self.topics[topic].partitions
         if not count or partition >= 0:
             return partition if count else _ANY
         return self._random.randrange(count) if key is None else self._partition_of(key, count)
@@ -107,7 +103,7 @@ class OpenPartitions:
     def report(self, event: RoutedEvent, place: int, delivered: Report) -> Report | None:
         """Return what takes the report of the next message of a partition, ``None`` while that message must wait."""
         name, value, key, _, timestamp_ms, headers = event
-        topic, sent_at = self._topics[name], self._clock()
+        topic, sent_at = self.topics[name], self._clock()
         if place in topic.waiting:
             return None
         left, of = self._alone.get((name, place), (0, 0))
@@ -122,7 +118,7 @@ class OpenPartitions:
                 if left:
                     self._alone[name, place] = left - 1, of
                 if not topic.partitions:
-                    self._topics.pop(name, None)  # it exists now, and is described before its next message
+                    self.topics.pop(name, None)  # it exists now, and is described before its next message
                 self._rate(name)
             delivered(error, (name, value, key, record.partition(), timestamp_ms, headers))
 
@@ -130,7 +126,7 @@ class OpenPartitions:
 
     def sent(self, name: str, place: int) -> None:
         """Note that a message goes alone: the next one of its partition waits for its report."""
-        self._topics[name].waiting.add(place)
+        self.topics[name].waiting.add(place)
         self._close(name)
 
     def refused(self, name: str, place: int) -> None:
@@ -147,7 +143,7 @@ class OpenPartitions:
 
     def _rate(self, name: str) -> None:
         self._close(name)
-        topic = self._topics.get(name)
+        topic = self.topics.get(name)
         if topic is None or topic.waiting or not 0 < topic.partitions <= len(topic.opened):
             return
         until = min(topic.opened.get(each, -inf) for each in range(topic.partitions)) + OPEN_SECONDS

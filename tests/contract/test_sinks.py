@@ -349,7 +349,7 @@ def test_a_partition_of_a_changed_topic_is_closed(
 
         def is_closed() -> bool:
             sink.poll(0.05)
-            known = sink._partitions._topics[topic]
+            known = sink._partitions.topics[topic]
             return known.partitions == (3 if change == "created again" else 4) and place not in known.opened
 
         eventually(is_closed, "the partition to be closed")
@@ -372,7 +372,7 @@ def test_three_hundred_partitions_are_opened_by_far_fewer_round_trips(outbox_sta
                 while taken := sink.send(unit, sent):
                     sent += taken
                 sink.poll(0.05)
-                trips.add(len(sink._partitions._topics[name].opened))
+                trips.add(len(sink._partitions.topics[name].opened))
             return sent == len(unit.events)
 
         eventually(is_taken, "every message is taken")

@@ -131,7 +131,7 @@ def test_a_topic_that_does_not_exist_has_one_message_under_way_and_is_described_
     producer.partitions.learn("t", "", 0)
     assert [producer.sends(-1), producer.sends(-1), producer.sends(1)] == [True, False, False]
     producer.is_answered()
-    assert "t" not in producer.partitions
+    assert "t" not in producer.partitions.topics
 
 
 def test_a_message_without_a_key_gets_a_partition() -> None:
