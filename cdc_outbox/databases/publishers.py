@@ -42,6 +42,19 @@ class LogIdentity(NamedTuple):
     timeline: int | None
 
 
+class ServerIdentity(NamedTuple):
+    """Which server answers, and how much of its log a crash would leave.
+
+    Args:
+        flushed: Up to where the log is on the disk; ``None`` on a standby.
+        started: When it was started, in seconds since 1970 as the server spells them: two servers of one log differ.
+    """
+
+    log: LogIdentity
+    flushed: Lsn | None
+    started: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publisher:
     """The publisher of an outbox.
@@ -81,10 +94,11 @@ class Publishers:
         with translated_for_operator():
             return Catalog(self._connection, self._driver).exists(self.table)
 
-    def identify(self) -> LogIdentity:
-        """Return which log the server writes."""
-        [(system, timeline)] = self._ask("server")
-        return LogIdentity(system, None if timeline is None else int(timeline, 16))
+    def identify(self) -> ServerIdentity:
+        """Return which server this is now."""
+        [(system, timeline, flushed, started)] = self._ask("server")
+        log = LogIdentity(system, None if timeline is None else int(timeline, 16))
+        return ServerIdentity(log, Lsn.parse(flushed) if flushed else None, started)
 
     def find(self) -> Publisher | None:
         """Return the publisher, ``None`` before the first, and where there is no table."""
@@ -99,17 +113,26 @@ class Publishers:
         return found.confirmed if found is not None and found.slot == slot else None
 
     def declare(
-        self, kind: PublisherKind, *, slot: str | None, confirmed: Lsn | None, instance: str, after: Publisher | None
+        self,
+        kind: PublisherKind,
+        *,
+        slot: str | None,
+        confirmed: Lsn | None,
+        instance: str,
+        after: Publisher | None,
+        reader: int | None = None,
     ) -> int | None:
         """Write who publishes from now on, with the next epoch.
 
         Args:
             after: The publisher that the decision was made from.
+            reader: The process of the server that must read the slot; ``None`` for any.
 
         Returns:
-            The epoch; ``None`` if another publisher was written meanwhile, and nothing was changed.
+            The epoch; ``None`` if another publisher was written meanwhile, or another process reads the slot, and
+            nothing was changed.
         """
-        log = self.identify()
+        log = self.identify().log
         rows = self._ask(
             "declare",
             publisher=kind.value,
@@ -119,6 +142,7 @@ class Publishers:
             system=log.system,
             timeline=log.timeline,
             instance=instance,
+            reader=reader,
         )
         return int(rows[0][0]) if rows else None
 

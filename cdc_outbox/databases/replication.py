@@ -93,15 +93,26 @@ class ReplicationConnection:
         self.branches = {int(earlier): Lsn.parse(end) for earlier, end, *_ in lines}
         return LogIdentity(system, int(timeline))
 
-    def start(self, slot: str, publication: str) -> None:
-        """Begin to read where the slot was confirmed; no position is sent, which could skip events.
+    def find_process(self) -> tuple[str, int]:
+        """Return when the server was started, as ``ServerIdentity`` has it, and which of its processes serves this."""
+        query = "select extract(epoch from pg_catalog.pg_postmaster_start_time()), pg_catalog.pg_backend_pid()"
+        started, process = self._row(query)
+        return started, int(process)
+
+    def start(self, slot: str, publication: str, position: Lsn | None = None) -> None:
+        """Begin to read.
+
+        Args:
+            position: All that was committed before it is skipped, for ever; ``None`` for where the slot was confirmed.
 
         Raises:
             DatabaseError: The server refuses: ``OBJECT_IN_USE`` for a slot that is read, ``UNDEFINED_OBJECT`` for one
                 that does not exist.
         """
         options = f"proto_version '1', publication_names {literal(quote(publication))}"
-        self._execute(f"START_REPLICATION SLOT {quote(slot)} LOGICAL 0/0 ({options})", pq.ExecStatus.COPY_BOTH)
+        self._execute(
+            f"START_REPLICATION SLOT {quote(slot)} LOGICAL {position or Lsn(0)} ({options})", pq.ExecStatus.COPY_BOTH
+        )
         self._pgconn.nonblocking = 1
         self._selector.register(self._pgconn.socket, EVENT_READ)
 

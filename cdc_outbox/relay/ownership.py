@@ -73,8 +73,9 @@ def require_position(
 ) -> None:
     """Check that only relays moved the slot ahead.
 
-    A slot may be behind: a server that crashes forgets the last confirmations. On a server that was promoted, it may be
-    ahead of what its copy of the row says, but not of where its timeline left the one that was read before.
+    A slot may be behind: a server that crashes forgets confirmations, see :func:`find_start`. On a server that was
+    promoted, it may be ahead of what its copy of the row says, but not of where its timeline left the one that was read
+    before.
 
     Args:
         name: The slot's.
@@ -104,3 +105,38 @@ def require_position(
             expected=limit,
             found=found,
         )
+
+
+def find_start(publisher: Publisher, log: LogIdentity, found: Lsn, flushed: Lsn | None) -> Lsn | None:
+    """Return the position from which to read, ``None`` for the slot's own.
+
+    A server that crashes forgets what its slots confirmed since they were last saved, and keeps the row. The server
+    obeys any position and skips what lies before it, so the row's counts only where it is certainly one of this log.
+
+    Args:
+        found: Where the slot was confirmed.
+        flushed: Up to where the log is on the server's disk, read after the row.
+
+    Raises:
+        ServerChangedError: The log ends before what relays published from it.
+    """
+    confirmed = publisher.confirmed
+    if log != publisher.log or confirmed is None or confirmed <= found:
+        return None
+    if flushed is None or confirmed > flushed:
+        raise ServerChangedError(
+            f"the server's log ends at {flushed}, and relays confirmed up to {confirmed}",
+            expected=f"a log that reaches {confirmed}",
+            found=f"a log that ends at {flushed}",
+            hint="Check the DSN. If this is the right server, it lost commits: run `cdc-outbox verify SPEC` to list "
+            "the events that differ, then `cdc-outbox relay SPEC --create-slot --take-over`, and start this relay.",
+        )
+    return confirmed
+
+
+def claimed_position(publisher: Publisher, log: LogIdentity, start: Lsn) -> Lsn:
+    """Return what a relay writes that begins to read at ``start``: relays have confirmed nothing behind it.
+
+    A position of another timeline must not become one of this timeline, where other events may lie before it.
+    """
+    return max(start, publisher.confirmed or start) if log == publisher.log else start

@@ -9,13 +9,13 @@ from cdc_outbox.databases.drivers.sqlstate import OBJECT_IN_USE, UNDEFINED_OBJEC
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation
-from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
+from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind, Publishers, ServerIdentity
 from cdc_outbox.databases.replication import ReplicationConnection
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.debezium.event_router.column_values import Column
 from cdc_outbox.debezium.event_router.outbox_rows import relation_columns
-from cdc_outbox.errors import DatabaseError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.relay.relay_errors import RelayError, ServerChangedError, SlotInUseError, SlotNotFoundError
 from cdc_outbox.relay.wal_source import StreamFacts
@@ -51,7 +51,8 @@ class PostgresqlServer:
         self._heartbeats = heartbeats
         self._is_reading = False
         self._connection: AnyConnection | None = None
-        self._system = ""
+        self._server = ServerIdentity(LogIdentity("", None), None, "")
+        self._reader: int | None = None
         self._instance = f"{socket.gethostname()}/{os.getpid()}"
 
     def look(self) -> StreamFacts:
@@ -62,8 +63,6 @@ class PostgresqlServer:
             BrokerError: The heartbeats cannot be read.
         """
         connection, publishers = self._connected(), self._publishers()
-        log = publishers.identify()
-        self._system = log.system
         with translated_for_operator():
             publication = Catalog(connection, self._driver).find_publication(self._outbox, self._publication)
         # Before the row, which is written before the slot confirms: a relay that reads the slot meanwhile moves both.
@@ -71,19 +70,34 @@ class PostgresqlServer:
         foreign = None
         if self._heartbeats is not None and self._is_reading:  # a standby would ask the brokers again and again
             foreign = self._heartbeats.find_foreign(connection, self._driver)
+        publisher = publishers.find()
+        # After the row: another relay may write a position that the log had not reached before.
+        self._server = server = publishers.identify()
         return StreamFacts(
-            log=log,
-            publisher=publishers.find(),
+            log=server.log,
+            flushed=server.flushed,
+            publisher=publisher,
             slot=slot,
             publishes=publication is not None and publication.publishes_each_insert,
             foreign=foreign,
         )
 
     def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
-        """Write that this relay publishes after another one, and return its epoch; ``None`` if another one did."""
+        """Write that this relay publishes after another one, and return its epoch; ``None`` if another one did.
+
+        Raises:
+            DatabaseUnavailableError: The stream has ended, so that another relay may have read the slot meanwhile.
+        """
         epoch = self._publishers().declare(
-            PublisherKind.WAL_RELAY, slot=self._slot, confirmed=confirmed, instance=self._instance, after=publisher
+            PublisherKind.WAL_RELAY,
+            slot=self._slot,
+            confirmed=confirmed,
+            instance=self._instance,
+            after=publisher,
+            reader=self._reader,
         )
+        if epoch is None and self._publishers().find() == publisher:
+            raise DatabaseUnavailableError("the server ended the replication stream")
         if self._heartbeats is not None and epoch is not None:
             self._heartbeats.write(self._connected(), self._driver)
         return epoch
@@ -119,23 +133,20 @@ class PostgresqlServer:
             self._connection = connect(self._dsn, application_name=f"{self._name} (look)", options=options)
         return self._connection
 
-    def start(self) -> ReplicationConnection:
-        """Connect and read the slot from where it was confirmed.
+    def start(self, position: Lsn | None) -> ReplicationConnection:
+        """Connect and read the slot from a position, or from where it was confirmed.
 
         Raises:
             SlotInUseError: Another connection reads the slot.
             SlotNotFoundError: There is no such slot.
             ServerChangedError: The DSN leads to another server than a moment ago.
-            DatabaseError: The server cannot be reached, or refuses the role.
+            DatabaseError: The server cannot be reached, or refuses the role; or it was started, or the DSN led to
+                another server of the same system, since the last look.
         """
         stream = ReplicationConnection(self._dsn, self._name)
         try:
-            system = stream.identify().system
-            if system != self._system:
-                raise ServerChangedError(
-                    f"the DSN leads to two servers, {self._system} and {system}", expected=self._system, found=system
-                )
-            stream.start(self._slot, self._publication)
+            self._require_looked_at(stream)
+            stream.start(self._slot, self._publication, position)
         except BaseException as error:
             stream.finish()
             if isinstance(error, DatabaseError) and error.sqlstate in _SLOT_ERRORS:
@@ -143,6 +154,16 @@ class PostgresqlServer:
             raise
         self._is_reading = True
         return stream
+
+    def _require_looked_at(self, stream: ReplicationConnection) -> None:
+        """Check that the stream's server is the one of the look, to which positions are written and belong."""
+        known, log = self._server, stream.identify()
+        if log.system != known.log.system:
+            message = f"the DSN leads to two servers, {known.log.system} and {log.system}"
+            raise ServerChangedError(message, expected=known.log.system, found=log.system)
+        started, self._reader = stream.find_process()
+        if (log, started) != (known.log, known.started):
+            raise DatabaseUnavailableError("the server was restarted, or the DSN leads to two servers of one system")
 
     def close(self) -> None:
         """Close the ordinary connection, and that to the heartbeats."""

@@ -16,6 +16,8 @@ from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.publishers import LogIdentity, Publisher
 from cdc_outbox.errors import DatabaseError
 from cdc_outbox.relay.ownership import (
+    claimed_position,
+    find_start,
     require_log,
     require_own_heartbeats,
     require_position,
@@ -85,6 +87,7 @@ class StreamFacts:
         publisher: ``None`` if none was ever written.
         slot: ``None`` if it does not exist.
         publishes: Whether the publication exists and publishes every row that is inserted into the outbox.
+        flushed: Up to where the log is on the server's disk; ``None`` on a standby.
         foreign: The newest heartbeat in Kafka, if this database did not write it.
     """
 
@@ -92,6 +95,7 @@ class StreamFacts:
     publisher: Publisher | None
     slot: SlotFacts | None
     publishes: bool
+    flushed: Lsn | None = None
     foreign: Heartbeat | None = None
 
 
@@ -107,8 +111,8 @@ class ReplicationServer(Protocol):
     def confirm(self, epoch: int, position: Lsn) -> bool:
         """Write what is about to be confirmed, and return whether the epoch is still the publisher's."""
 
-    def start(self) -> ReplicationStream:
-        """Connect and read the slot from where it was confirmed."""
+    def start(self, position: Lsn | None) -> ReplicationStream:
+        """Connect to the server of the last look and read the slot from a position, or from where it was confirmed."""
 
     def close(self) -> None:
         """Close what :meth:`look` opened."""
@@ -121,9 +125,10 @@ def _one_thread() -> Executor:
 class WalSource:
     """Reads a slot, and confirms what is delivered.
 
-    The slot is the only memory: reading starts where it was confirmed, and no event is compared with a position. Who
-    may read it is written beside the outbox, and so is each position before the slot confirms it: a slot that is
-    further was moved by others. A second thread writes and looks: events would wait for a commit.
+    Reading starts where the slot was confirmed, and no event is compared with a position. Who may read it is written
+    beside the outbox, and so is each position before the slot confirms it: a slot that is further was moved by others,
+    and where a crash of the server put it back, reading starts at the row's position. A second thread writes and looks:
+    events would wait for a commit.
 
     Args:
         server: Where the slot is.
@@ -182,13 +187,16 @@ class WalSource:
             DatabaseError: The server cannot be reached, or refuses the role.
         """
         self._reset()
-        self._accept(self._server.look())
-        self._stream = self._server.start()
+        facts = self._server.look()
+        publisher, slot = self._accept(facts)
+        start = find_start(publisher, facts.log, slot.confirmed or Lsn(0), facts.flushed)
+        self._stream = self._server.start(start)
         self._told_at = self._confirmed_at = self._looked_at = self._clock()
-        publisher, slot = self._accept(self._server.look())  # only now does nothing else move the slot
-        found = slot.confirmed or Lsn(0)
+        facts = self._server.look()
+        publisher, slot = self._accept(facts)  # only now does nothing else move the slot
+        found = max(slot.confirmed or Lsn(0), start or Lsn(0))
         # Not before it reads the slot: relays that wait for it would take the epoch from each other.
-        self._epoch = self._server.claim(publisher, max(found, publisher.confirmed or found))
+        self._epoch = self._server.claim(publisher, claimed_position(publisher, facts.log, found))
         if self._epoch is None:
             raise taken_over(None)
         self._told = found.value

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -17,15 +17,18 @@ import pytest
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.facts import SlotFacts
+from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
+from cdc_outbox.databases.replication import ReplicationConnection
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import CdcOutboxError, DatabaseError
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, DatabaseUnavailableError
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
+    ServerChangedError,
     SlotError,
     SlotInUseError,
     SlotLostError,
@@ -36,6 +39,7 @@ from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import find_installed, make_postgres
+from cdc_outbox.testing.process import ServerCommand, make_data_folder, run_to_end, unprivileged_user
 from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.relay_thread import RelayThread
@@ -135,9 +139,11 @@ class Outbox:
         assert found is not None
         return found
 
+    def server(self, dsn: str = "") -> PostgresqlServer:
+        return PostgresqlServer(dsn or self.dsn, TABLE, slot=self.name, publication=self.name, name=self.name)
+
     def source(self, dsn: str = "") -> WalSource:
-        server = PostgresqlServer(dsn or self.dsn, TABLE, slot=self.name, publication=self.name, name=self.name)
-        return WalSource(server, NamedRoutes(), slot=self.name, publication=self.name)
+        return WalSource(self.server(dsn), NamedRoutes(), slot=self.name, publication=self.name)
 
 
 @pytest.fixture
@@ -322,8 +328,7 @@ def test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_
         return found
 
     monkeypatch.setattr(Publishers, "find", find)
-    server = PostgresqlServer(outbox.dsn, TABLE, slot=outbox.name, publication=outbox.name, name=outbox.name)
-    with closing(server):
+    with closing(outbox.server()) as server:
         facts = server.look()
     assert facts.slot is not None
     assert facts.publisher is not None
@@ -559,3 +564,180 @@ def test_a_publication_that_was_missing_for_one_event_is_named(outbox: Outbox, t
         outbox.insert(3, 3)
         relay.failed(PublicationNotFoundError)
     assert relay.numbers() == [1]
+
+
+@on_old_servers_too
+def test_a_crash_of_the_server_repeats_nothing_that_was_written_down(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic
+) -> None:
+    with closing(psycopg.connect(outbox.dsn)) as writer:
+        writer.execute("select pg_current_xact_id()")  # while it is open, the server does not save the slot
+        with running(outbox, topic) as relay:
+            outbox.insert(1, 50)
+            relay.delivered(50)
+        before = outbox.publisher()
+        postgres.kill()
+        postgres.start()
+    found = outbox.slot().confirmed
+    assert found is not None
+    assert before.confirmed is not None
+    assert found < before.confirmed
+    with running(outbox, topic) as again:
+        outbox.insert(51, 51)
+        again.delivered(51)
+    assert again.numbers() == list(range(1, 52))
+
+
+WRITTEN_DOWN = "select confirmed >= cast(%s as pg_lsn) from outbox_publishers"
+
+
+@on_old_servers_too
+def test_what_is_written_down_outlives_a_crash_whatever_the_role_says(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic
+) -> None:
+    role = f"{outbox.name}_role"
+    outbox.execute(
+        f"create role {role} superuser login password 'secret'",
+        f"alter role {role} set synchronous_commit = off",
+        "alter system set wal_writer_delay = '10s'",
+        "select pg_reload_conf()",
+    )
+    with running(outbox, topic, postgres.dsn(outbox.name, user=role, password="secret")) as relay:
+        outbox.insert(1, 1)
+        with outbox.connect() as connection:
+            end = one(connection, "select cast(pg_current_wal_lsn() as text)")
+        relay.delivered(1)
+        with outbox.connect() as connection:
+            eventually(lambda: one(connection, WRITTEN_DOWN, end), "the position to be written down")
+        postgres.kill()
+    postgres.start()
+    with outbox.connect() as connection:
+        assert one(connection, WRITTEN_DOWN, end)
+    outbox.execute(f"drop role {role}", "alter system reset wal_writer_delay", "select pg_reload_conf()")
+
+
+def test_a_row_that_is_ahead_of_the_log_is_named_until_it_is_taken_over(outbox: Outbox, topic: MemoryTopic) -> None:
+    outbox.execute("update outbox_publishers set confirmed = pg_current_wal_flush_lsn() + 16777216")
+    before = outbox.publisher()
+    outbox.insert(1, 10)
+    with closing(outbox.source()) as source, pytest.raises(ServerChangedError, match="the server's log ends at"):
+        source.open()
+    assert outbox.publisher() == before
+    outbox.declare()
+    with running(outbox, topic) as relay:
+        relay.delivered(10)
+    assert relay.numbers() == list(range(1, 11))
+
+
+def test_a_relay_whose_stream_ended_while_it_opened_claims_nothing(outbox: Outbox) -> None:
+    before = outbox.publisher()
+    with closing(outbox.server()) as server, closing(outbox.server()) as other:
+        server.look()
+        stream = server.start(None)
+        outbox.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active")
+        eventually(lambda: not outbox.slot().active, "the end of the stream")
+        other.look()
+        newer = other.start(None)
+        with pytest.raises(DatabaseUnavailableError):
+            server.claim(before, Lsn(1))
+        assert outbox.publisher() == before
+        newer.finish()
+        stream.finish()
+
+
+def test_a_server_that_is_restarted_between_look_and_stream_is_looked_at_again(
+    postgres: Postgres, outbox: Outbox
+) -> None:
+    with closing(outbox.server()) as server:
+        server.look()
+        postgres.restart()
+        with pytest.raises(DatabaseUnavailableError, match="restarted"):
+            server.start(None)
+
+
+@dataclass
+class Split:
+    """A standby that was promoted while its primary went on, so that both have published since."""
+
+    old: Outbox
+    new: Outbox
+
+
+@pytest.fixture
+def split(postgres: Postgres, outbox: Outbox, topic: MemoryTopic) -> Iterator[Split]:
+    copied = f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput', failover => true)"
+    outbox.execute(f"select pg_drop_replication_slot('{outbox.name}')", copied)
+    outbox.declare()
+    with standby(postgres, outbox) as new:
+        with running(outbox, topic) as relay, new.connect() as session:
+
+            def is_copied() -> bool:
+                # Left alone, the slot moves past where the copy begins after half a minute.
+                outbox.execute("select pg_log_standby_snapshot()")
+                outbox.insert(1, 1)
+                query = "select count(*) from pg_replication_slots where slot_name = %s and not temporary"
+                return bool(one(session, query, outbox.name))
+
+            eventually(is_copied, "the copy of the slot")
+            new.execute("select pg_promote()")
+            outbox.execute("select pg_logical_emit_message(false, 'filler', repeat('x', 1000000))")
+            outbox.insert(6, 10)
+            relay.delivered(10)
+        yield Split(outbox, new)
+
+
+@contextmanager
+def standby(postgres: Postgres, outbox: Outbox) -> Iterator[Outbox]:
+    """Run a standby, and yield the outbox as it is there."""
+    outbox.execute("select pg_create_physical_replication_slot('standby', true)")
+    with open_folder() as folder:
+        made = make_postgres(Path(folder) / "standby", free_port(), short_lived=True)
+        data, user = made.folder / "data", unprivileged_user("PostgreSQL", "postgres")
+        shutil.rmtree(data)
+        make_data_folder(data, user)
+        backup = [str(made.programs / "pg_basebackup"), "--dbname", outbox.dsn, "--pgdata", str(data), "--slot=standby"]
+        options = ["--checkpoint=fast", "--write-recovery-conf", "--no-sync"]
+        environment = {"PATH": os.environ["PATH"], "LC_ALL": "C"}
+        command = ServerCommand(arguments=[*backup, *options], environment=environment, user=user)
+        run_to_end(command, made.folder, "pg_basebackup")
+        with (data / "postgresql.auto.conf").open("a") as settings:
+            settings.write("hot_standby_feedback = on\nsync_replication_slots = on\n")
+        made.password = postgres.password
+        made.start()
+        try:
+            yield Outbox(outbox.name, made.dsn(outbox.name))
+        finally:
+            made.stop()
+            outbox.execute("select pg_drop_replication_slot('standby')")
+
+
+def test_a_position_of_another_timeline_is_not_read_from_on_a_promoted_standby(split: Split) -> None:
+    topic, new, old = MemoryTopic(), split.new, split.old.publisher()
+    topic.room = 1_000
+    new.insert(11, 30)
+    new.execute("select pg_logical_emit_message(true, 'filler', repeat('x', 2000000))")
+    with new.connect() as connection:
+        row = "update outbox_publishers set confirmed = cast(%s as pg_lsn), timeline = %s"
+        connection.execute(row, (str(old.confirmed), old.log.timeline))
+        assert one(connection, "select pg_current_wal_flush_lsn() > confirmed from outbox_publishers")
+    found = new.slot().confirmed
+    with closing(new.source()) as source:
+        source.open()  # and it is killed right after its claim
+    claimed = new.publisher()
+    assert (claimed.confirmed, claimed.log.timeline) == (found, (old.log.timeline or 0) + 1)
+    with running(new, topic) as relay:
+        relay.delivered(30)
+    assert relay.numbers()[-20:] == list(range(11, 31))
+
+
+def test_nothing_is_read_where_look_and_stream_lead_to_different_servers(
+    split: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(split.new.source()) as source:
+        source.open()
+    before = split.new.publisher(), split.old.publisher(), split.old.slot().confirmed
+    moved = partial(ReplicationConnection, split.old.dsn)
+    monkeypatch.setattr("cdc_outbox.relay.postgresql_server.ReplicationConnection", lambda _, name: moved(name))
+    with closing(split.new.source()) as source, pytest.raises(DatabaseUnavailableError, match="two servers"):
+        source.open()
+    assert (split.new.publisher(), split.old.publisher(), split.old.slot().confirmed) == before

@@ -39,7 +39,9 @@ class MemoryServer:
     """A log of transactions, and a slot."""
 
     def __init__(self) -> None:
-        self.facts = StreamFacts(log=LOG, publisher=publisher(), slot=slot_at(1), publishes=True)
+        self.facts = StreamFacts(
+            log=LOG, publisher=publisher(), slot=slot_at(1), publishes=True, flushed=Lsn(1_000_000)
+        )
         self.log: list[tuple[int, list[bytes]]] = []
         self.keepalives = True
         self.streams: list[MemoryStream] = []
@@ -81,12 +83,12 @@ class MemoryServer:
         self.facts = replace(self.facts, publisher=replace(self.facts.publisher, confirmed=position))
         return True
 
-    def start(self) -> "MemoryStream":
+    def start(self, position: Lsn | None) -> "MemoryStream":
         if self.is_read:
             raise SlotInUseError("the slot is active", slot="slot")
         self.fails.maybe(DatabaseUnavailableError("start"))
         self.is_read = True
-        self.streams.append(MemoryStream(self))
+        self.streams.append(MemoryStream(self, position))
         return self.streams[-1]
 
     def close(self) -> None:
@@ -156,8 +158,9 @@ class MemoryStream:
 
     branches: Mapping[int, Lsn] = {2: Lsn(50)}
 
-    def __init__(self, server: MemoryServer) -> None:
-        self._server, self._sent, self._frames = server, server.confirmed, list[bytes]()
+    def __init__(self, server: MemoryServer, position: Lsn | None) -> None:
+        sent = max(server.confirmed, position.value if position else 0)
+        self._server, self._sent, self._frames = server, sent, list[bytes]()
         self._ended = False
 
     def receive(self) -> bytes | None:

@@ -87,7 +87,8 @@ def test_calls_are_told_from_the_rest() -> None:
 @pytest.mark.parametrize(
     ("relation", "readers"),
     [
-        ("pg_replication_slots", {"postgresql/slots.sql"}),
+        # The fence of a claim is in the statement that claims.
+            ("pg_replication_slots", {"postgresql/slots.sql", "postgresql/publishers.sql"}),
         ("pg_attrdef", {"postgresql/catalog.sql"}),
         ("pg_index", {"postgresql/catalog.sql"}),
         ("pg_inherits", {"postgresql/catalog.sql"}),

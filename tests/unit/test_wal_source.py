@@ -186,15 +186,47 @@ def test_a_change_is_named_within_seconds_and_again_when_the_source_is_opened(
     source.open()
 
 
-def test_a_slot_that_a_crashed_server_has_put_back_is_read_again(server: MemoryServer, source: WalSource) -> None:
+def test_a_slot_that_a_crashed_server_has_put_back_is_read_from_the_position_that_was_written_down(
+    server: MemoryServer, source: WalSource
+) -> None:
     server.write(b"1")
     source.open()
     deliver(read(source))
     source.close()
     assert server.confirmed == 100
-    server.facts = replace(server.facts, slot=slot_at(1))
+    server.facts = replace(server.facts, slot=slot_at(1), flushed=Lsn(100))
+    server.write(b"2")
     source.open()
-    assert [value for _, value, *_ in read(source).events] == [b"1"]
+    assert server.facts.publisher == publisher(epoch=3, confirmed=Lsn(100))
+    unit = read(source)
+    assert [value for _, value, *_ in unit.events] == [b"2"]
+    source.settle(QUIET_SECONDS)
+    deliver(unit)
+    source.settle(2 * QUIET_SECONDS)
+    assert server.told[-2:] == [100, 200]
+
+
+def test_a_position_behind_the_end_of_the_log_is_not_read_from(server: MemoryServer, source: WalSource) -> None:
+    before = publisher(confirmed=Lsn(100))
+    server.facts = replace(server.facts, publisher=before, flushed=Lsn(99))
+    with pytest.raises(ServerChangedError, match="ends at 0/63, and relays confirmed up to 0/64") as caught:
+        source.open()
+    assert "--take-over" in (caught.value.hint or "")
+    assert (server.streams, server.facts.publisher) == ([], before)
+
+
+def test_a_position_of_another_timeline_is_neither_read_from_nor_claimed(
+    server: MemoryServer, source: WalSource
+) -> None:
+    other = publisher(log=LogIdentity("7", 2), confirmed=Lsn(250))
+    server.facts = replace(server.facts, publisher=other, slot=slot_at(2))
+    for number in range(4):
+        server.write(b"%d" % number)
+    for epoch in (2, 3):  # the second one begins with what the first one claimed
+        source.open()
+        assert server.facts.publisher == publisher(epoch=epoch, confirmed=Lsn(2), log=LOG)
+        assert [event[1] for event in read(source).events] == [b"0", b"1", b"2", b"3"]
+        source.close()
 
 
 def test_a_slot_in_use_may_be_free_later(server: MemoryServer, source: WalSource) -> None:
