@@ -1,7 +1,9 @@
 """PostgreSQL as a deployment and a preflight ask it."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any, TypeGuard
 
@@ -23,13 +25,15 @@ from cdc_outbox.databases.quoting import quote
 from cdc_outbox.databases.slots import ReplicationSlots, read_slots
 from cdc_outbox.databases.source import read_source
 from cdc_outbox.databases.sql import load
-from cdc_outbox.errors import DatabaseAccessError, DatabaseError
+from cdc_outbox.errors import DatabaseAccessError, DatabaseError, TransactionConflictError
 from cdc_outbox.spec import Spec
 
 PEEKED_CHANGES = 1_000_000
 """Changes of a slot that are looked at: some hundred megabytes of WAL, a few seconds, and of memory for the ids."""
 LONG_OPEN_SECONDS = 60.0
 """A transaction of this age is longer than a deployment waits by itself; a prepared one has no session that ends it."""
+_LOOK_SECONDS = 0.1
+"""Between two looks whether older transactions have ended."""
 _PATIENCE_SECONDS = 30.0
 """What a preflight gives a statement: it also looks into the slot, which may hold the log of days."""
 
@@ -128,22 +132,56 @@ class PostgresqlDatabase:
         """Return the pipeline's slot as it is now."""
         return self.read_slots().find(self._spec.database.slot)
 
+    def take_turn(self, *, timeout_seconds: float) -> None:
+        """Wait until no other session creates or checks the slot; then others wait, for as long as this one lasts."""
+        with self._limited(timeout_seconds):
+            self._ask("take_turn", slot=self._spec.database.slot)
+
     def create_slot(self, *, timeout_seconds: float) -> Lsn:
         """Create the slot and return where it starts: what commits from here on will be published.
 
-        Standbys keep a copy of it where slots are configured to wait for standbys.
+        What was committed before is visible then. Standbys keep a copy of the slot where slots are configured to wait
+        for standbys.
 
         Raises:
             DatabaseError: A transaction that was open already did not end within the time; there is no slot then.
         """
         server = self._read_server(self.read_slots())
         create = "create_failover_slot" if server.awaits_standbys else "create_slot"
-        self._ask("limit_time", milliseconds=str(max(1, int(timeout_seconds * 1000))))
-        try:
+        with self._limited(timeout_seconds):
             [(lsn,)] = self._ask(create, slot=self._spec.database.slot)
+        try:
+            self.await_older(timeout_seconds=timeout_seconds)
+        except BaseException:
+            with suppress(DatabaseError):
+                self.drop_slot()
+            raise
+        return Lsn.parse(lsn)
+
+    def await_older(self, *, timeout_seconds: float) -> None:
+        """Wait until every transaction that has a number now has ended.
+
+        The log has a commit before others see it, while it waits for the disk or a standby: a new slot may begin behind
+        it, and who looks for the rows that the slot lacks does not find those.
+
+        Raises:
+            TransactionConflictError: One of them did not end within the time.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        [(number,)] = self._ask("number")
+        while self._ask("older_ended", number=number) != [(True,)]:
+            if time.monotonic() >= deadline:
+                message = "a transaction that was open when the slot was created has not ended"
+                raise TransactionConflictError(message, hint=_HINTS["57014"])
+            time.sleep(_LOOK_SECONDS)
+
+    @contextmanager
+    def _limited(self, seconds: float) -> Iterator[None]:
+        self._ask("limit_time", milliseconds=str(max(1, int(seconds * 1000))))
+        try:
+            yield
         finally:
             self._ask("unlimit_time")
-        return Lsn.parse(lsn)
 
     def check_may_read_slot(self) -> None:
         """Check whether this role may read and drop the slot, which may be in use.

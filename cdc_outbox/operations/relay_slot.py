@@ -69,6 +69,8 @@ class RelaySlot:
             UnpublishedEventsError: Events were written before there was a slot, and it was not decided to skip them.
             DatabaseError: The role may not look or create the slot, or a transaction stays open.
         """
+        # Another instance that reads the slot has then checked that no earlier event is missing.
+        self._database.take_turn(timeout_seconds=timeout_seconds)
         facts = self._database.read_surroundings()
         refuse(self._spec, check_database(self._spec, facts), "the database is not ready")
         slot, name, publisher = facts.slot, self._spec.database.slot, self._database.publishers.find()
@@ -93,8 +95,20 @@ class RelaySlot:
                     hint="Stop the process first: another relay, or the task of a connector, which must be deleted.",
                 )
             self._declare(publisher, slot.confirmed)
-        else:
-            require_publisher(publisher, name)
+        elif (named := require_publisher(publisher, name)).confirmed is None:
+            self._finish(named, facts, timeout_seconds)
+
+    def _finish(self, named: Publisher, facts: DatabaseFacts, timeout_seconds: float) -> None:
+        """Check a slot whose creation came to no end: its process was killed before it had checked and confirmed."""
+        self._database.await_older(timeout_seconds=timeout_seconds)
+        try:
+            if self._earlier is None:
+                self._refuse_earlier(facts)
+        except UnpublishedEventsError:
+            self._database.publishers.forget(named.epoch)
+            raise
+        if facts.slot is not None and facts.slot.confirmed is not None:
+            self._database.publishers.confirm(named.epoch, facts.slot.confirmed)
 
     def _declare(self, before: Publisher | None, confirmed: Lsn | None) -> int | None:
         """Name the relay the publisher, and return the epoch; ``None`` if another instance was faster."""

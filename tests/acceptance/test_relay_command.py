@@ -343,6 +343,44 @@ def test_a_relay_of_another_slot_is_replaced_only_on_request(pipeline: Pipeline,
     assert (found.slot, slots) == (pipeline.spec.database.slot, 1)
 
 
+def test_an_instance_that_was_killed_while_it_created_the_slot_hides_no_earlier_event(
+    pipeline: Pipeline, spec: Path
+) -> None:
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    second_log = spec.with_suffix(".second")
+    with pipeline.connect() as connection, psycopg.connect(pipeline.dsn) as writer:
+        event = Event(aggregate_type="order", aggregate_id="1", type="Placed", payload={})
+        Outbox(spec=pipeline.spec).add(writer, event)
+        with relay(pipeline, spec) as first, relay(pipeline, spec, "--create-slot", log=second_log) as second:
+            eventually(
+                lambda: one(connection, waiting) == 2, "both to wait: for the transaction, and for the first one"
+            )
+            first.kill()
+            writer.commit()
+            assert second.wait(patience()) == 1, second_log.read_text()
+        assert "a row was written in the meantime" in second_log.read_text()
+        assert publishers_of(connection, pipeline.spec.outbox).find() is None
+        slots = "select count(*) from pg_replication_slots where slot_name = %s"
+        assert one(connection, slots, pipeline.spec.database.slot) == 0
+
+
+def test_a_position_that_is_ahead_of_the_log_is_refused_until_the_slots_is_taken(
+    pipeline: Pipeline, spec: Path
+) -> None:
+    env = {"CDC_OUTBOX_DSN": pipeline.dsn, "CDC_OUTBOX_BOOTSTRAP_SERVERS": pipeline.stack.broker.bootstrap_servers}
+    create = ("relay", spec, "--create-slot", "--slot-timeout", "300s")
+    assert run_command(*create, env=env).returncode == 0
+    pipeline.write(2)
+    with pipeline.connect() as connection:
+        connection.execute("update outbox_publishers set confirmed = pg_current_wal_flush_lsn() + 1073741824")
+    done = run_command("relay", spec, env=env)
+    assert (done.returncode, "the server's log ends at" in done.stderr) == (1, True), done.stderr
+    assert "`cdc-outbox relay SPEC --create-slot --take-over`" in done.stderr
+    assert run_command(*create, "--take-over", env=env).returncode == 0
+    with relay(pipeline, spec):
+        eventually(lambda: delivered(pipeline) == 2, "the events")
+
+
 def test_a_slot_that_was_dropped_is_not_created_again_unasked(pipeline: Pipeline, spec: Path) -> None:
     with relay(pipeline, spec):
         wait_until_read(pipeline)

@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.backoff import Backoff
+from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
@@ -22,7 +23,7 @@ from cdc_outbox.databases.publishers import Publisher, PublisherKind, Publishers
 from cdc_outbox.databases.replication import ReplicationConnection
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import CdcOutboxError, DatabaseError, DatabaseUnavailableError
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, DatabaseUnavailableError, TransactionConflictError
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import (
@@ -37,13 +38,17 @@ from cdc_outbox.relay.relay_errors import (
 )
 from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
+from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import find_installed, make_postgres
 from cdc_outbox.testing.process import ServerCommand, make_data_folder, run_to_end, unprivileged_user
+from tests.support.patience import patience
+from tests.support.pipeline import Pipeline
 from tests.support.publishers import create_publishers, declare, publishers_of
 from tests.support.relay_parts import MemoryTopic, NamedRoutes
 from tests.support.relay_thread import RelayThread
 from tests.support.rig import Connection, eventually, one, open_folder
+from tests.support.threads import Threads
 
 INSERT = "insert into outbox select gen_random_uuid(), 'order', '1', 'Placed', int8send(n), now() "
 
@@ -631,18 +636,16 @@ def test_a_row_that_is_ahead_of_the_log_is_named_until_it_is_taken_over(outbox: 
 
 def test_a_relay_whose_stream_ended_while_it_opened_claims_nothing(outbox: Outbox) -> None:
     before = outbox.publisher()
-    with closing(outbox.server()) as server, closing(outbox.server()) as other:
+    with closing(outbox.server()) as server, closing(outbox.server()) as other, ExitStack() as streams:
         server.look()
-        stream = server.start(None)
+        streams.callback(server.start(None).finish)
         outbox.execute("select pg_terminate_backend(active_pid) from pg_replication_slots where active")
         eventually(lambda: not outbox.slot().active, "the end of the stream")
         other.look()
-        newer = other.start(None)
+        streams.callback(other.start(None).finish)
         with pytest.raises(DatabaseUnavailableError):
             server.claim(before, Lsn(1))
         assert outbox.publisher() == before
-        newer.finish()
-        stream.finish()
 
 
 def test_a_server_that_is_restarted_between_look_and_stream_is_looked_at_again(
@@ -741,3 +744,65 @@ def test_nothing_is_read_where_look_and_stream_lead_to_different_servers(
     with closing(split.new.source()) as source, pytest.raises(DatabaseUnavailableError, match="two servers"):
         source.open()
     assert (split.new.publisher(), split.old.publisher(), split.old.slot().confirmed) == before
+
+
+def database_of(outbox: Outbox, connection: Connection) -> PostgresqlDatabase:
+    return PostgresqlDatabase(connection, Psycopg(), parse_spec(Pipeline.text(outbox.name), name="orders.yaml"))
+
+
+def await_standbys(connection: Connection, names: str) -> None:
+    connection.execute(f"alter system set synchronous_standby_names = '{names}'".encode())
+    connection.execute("select pg_reload_conf()")
+    eventually(lambda: one(connection, "show synchronous_standby_names") == names, "the setting")
+
+
+def test_a_commit_that_lies_before_a_new_slot_is_visible_once_the_slot_is_made(outbox: Outbox) -> None:
+    number = "select cast(pg_current_xact_id() as text)"
+    awaited = "select exists (select from pg_locks where not granted and transactionid = cast(cast(%s as xid8) as xid))"
+    stuck = "select exists (select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database())"
+    looked = "select exists (select from pg_stat_activity where pid = %s and query like '%%snapshot_xmin%%')"
+    with outbox.connect() as admin, outbox.connect() as own, ExitStack() as opened, Threads() as threads:
+        first, second, writer = (opened.enter_context(closing(psycopg.connect(outbox.dsn))) for _ in range(3))
+        creator = own.info.backend_pid
+
+        def create() -> int:
+            database_of(outbox, own).create_slot(timeout_seconds=patience())
+            return int(one(own, "select count(*) from outbox"))
+
+        admin.execute("select pg_drop_replication_slot(%s)", (outbox.name,))
+        earlier = one(first, number)
+        created = threads.submit(create)
+        eventually(lambda: one(admin, awaited, earlier), "the slot to wait for the first transaction")
+        later = one(second, number)
+        first.rollback()
+        eventually(lambda: one(admin, awaited, later), "the slot to wait for the second transaction")
+        await_standbys(admin, "away")
+        try:
+            writer.execute(f"{INSERT} from generate_series(1, 1) n".encode())
+            committed = threads.submit(writer.commit)
+            eventually(lambda: one(admin, stuck), "the commit to wait for a standby")
+            second.rollback()
+            eventually(lambda: created.done() or one(admin, looked, creator), "the slot")
+        finally:
+            await_standbys(admin, "")
+        assert created.result() == 1
+        committed.result()
+
+
+def test_a_slot_whose_earlier_transactions_do_not_end_is_dropped(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with outbox.connect() as own, closing(psycopg.connect(outbox.dsn)) as writer:
+        database = database_of(outbox, own)
+        own.execute("select pg_drop_replication_slot(%s)", (outbox.name,))
+        awaits = partial(database.await_older, timeout_seconds=0)
+
+        def await_older(**_: float) -> None:
+            writer.execute("select pg_current_xact_id()")
+            awaits()
+
+        monkeypatch.setattr(database, "await_older", await_older)
+        with pytest.raises(TransactionConflictError, match="has not ended") as caught:
+            database.create_slot(timeout_seconds=patience())
+        assert "pg_stat_activity" in (caught.value.hint or "")
+        assert database.find_slot() is None

@@ -88,7 +88,7 @@ def test_calls_are_told_from_the_rest() -> None:
     ("relation", "readers"),
     [
         # The fence of a claim is in the statement that claims.
-            ("pg_replication_slots", {"postgresql/slots.sql", "postgresql/publishers.sql"}),
+        ("pg_replication_slots", {"postgresql/slots.sql", "postgresql/publishers.sql"}),
         ("pg_attrdef", {"postgresql/catalog.sql"}),
         ("pg_index", {"postgresql/catalog.sql"}),
         ("pg_inherits", {"postgresql/catalog.sql"}),

@@ -116,5 +116,15 @@ select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slo
 -- Since PostgreSQL 17: standbys keep a copy.
 select cast(lsn as text) from pg_catalog.pg_create_logical_replication_slot(:slot, 'pgoutput', failover => true);
 
+-- name: number
+select cast(pg_current_xact_id() as text);
+
+-- name: older_ended
+-- What the snapshot lists as running is not enough: a transaction may be newer than the snapshot, and older than a number.
+select pg_catalog.pg_snapshot_xmin(pg_current_snapshot()) > cast(:number as xid8);
+
+-- name: take_turn
+select pg_catalog.pg_advisory_lock(pg_catalog.hashtextextended(:slot, 0));
+
 -- name: drop_slot
 select pg_catalog.pg_drop_replication_slot(:slot);
