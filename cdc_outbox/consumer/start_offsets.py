@@ -4,9 +4,11 @@ One that has done nothing yet leaves its events alone until the topics hold one 
 """
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from cdc_outbox.consumer.fencing import NO_OFFSET, Assignment, TopicId, TopicPartition
@@ -14,7 +16,7 @@ from cdc_outbox.consumer.handlers import Handlers
 from cdc_outbox.consumer.item import Item, item_of
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.topic_reader import TopicReader, find_topic_ids
-from cdc_outbox.consumer.waits import Waits
+from cdc_outbox.consumer.waits import ResultT, Waits
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, NoHandlerError, OffsetOutOfRangeError
 from cdc_outbox.kafka import clients as kafka_clients
@@ -27,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 """How long the brokers may take to answer a question."""
+_PATIENCE_SECONDS = 30.0
+"""How old the last answer may be before other clients ask; a client may take minutes to see what has changed."""
 _MARKERS = 1
 """Offsets behind the last message that may hold none: the marker of a transaction's end, which retention takes too."""
 _WAITED_OUT = WAITED_OUT | {"_NOENT"}
@@ -141,12 +145,16 @@ class KafkaPartitions:
     """
 
     def __init__(self, settings: Mapping[str, Any], logger: logging.Logger) -> None:
+        self._settings, self._logger = settings, logger
+        self._open()
+
+    def _open(self) -> None:
+        own = {name: value for name, value in self._settings.items() if name not in kafka_clients.MEMBERSHIP}
         # The group's client answers when a fetch ends, half a second for each partition, and is not polled meanwhile.
-        self._client = kafka_clients.make_consumer(
-            {name: value for name, value in settings.items() if name not in kafka_clients.MEMBERSHIP}, logger
-        )
-        servers = {"bootstrap.servers": settings["bootstrap.servers"]}
-        self._admin = confluent.AdminClient({**kafka_clients.connection_settings(settings), **servers}, logger=logger)
+        self._client = kafka_clients.make_consumer(own, self._logger)
+        connection = kafka_clients.connection_settings(own) | {"bootstrap.servers": own["bootstrap.servers"]}
+        self._admin = confluent.AdminClient(connection, logger=self._logger)
+        self._answered_at = time.monotonic()
 
     def close(self) -> None:
         """Close the connections."""
@@ -155,31 +163,42 @@ class KafkaPartitions:
 
     def find(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return these partitions."""
-        wanted = [confluent.TopicPartition(*tp) for tp in partitions]
-        topics = {each.topic for each in wanted}
+        return self._answer(partial(self._find, [confluent.TopicPartition(*tp) for tp in partitions]))
+
+    def _answer(self, ask: Callable[[], ResultT]) -> ResultT:
+        """Return what the brokers answer; where the last answer is old, make new clients for the next question."""
         try:
-            ids = find_topic_ids(self._admin, topics, _ANSWER_SECONDS)
-            committed = {
-                TopicPartition(each.topic, each.partition): each.offset
-                for each in self._client.committed(wanted, timeout=_ANSWER_SECONDS)
-            }
-            return {
-                tp: PartitionOffsets(
-                    ids[tp.topic],
-                    *self._bounds(each),
-                    committed[tp] if committed[tp] >= 0 else None,
-                )
-                for each in wanted
-                for tp in [TopicPartition(each.topic, each.partition)]
-            }
+            answer = ask()
         except confluent.KafkaException as error:
-            raise _translated(error.args[0]) from error
+            ours = _translated(error.args[0])
+            if ours.retryable and time.monotonic() - self._answered_at >= _PATIENCE_SECONDS:
+                self.close()
+                self._open()
+            raise ours from error
+        self._answered_at = time.monotonic()
+        return answer
+
+    def _find(self, wanted: "Sequence[confluent.TopicPartition]") -> dict[TopicPartition, PartitionOffsets]:
+        ids = find_topic_ids(self._admin, self._client, {each.topic for each in wanted}, _ANSWER_SECONDS)
+        committed = {
+            TopicPartition(each.topic, each.partition): each.offset
+            for each in self._client.committed([*wanted], timeout=_ANSWER_SECONDS)
+        }
+        return {
+            tp: PartitionOffsets(
+                ids[tp.topic],
+                *self._bounds(each),
+                committed[tp] if committed[tp] >= 0 else None,
+            )
+            for each in wanted
+            for tp in [TopicPartition(each.topic, each.partition)]
+        }
 
     def _bounds(self, wanted: "confluent.TopicPartition") -> tuple[int, int]:
         # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
         bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
         if bounds is None:
-            raise BrokerUnavailableError(f"no answer for {wanted.topic}[{wanted.partition}]")
+            raise confluent.KafkaException(confluent.KafkaError(confluent.KafkaError._TIMED_OUT))  # noqa: SLF001
         return bounds
 
 

@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -30,19 +29,23 @@ _POLL_SECONDS, _POLLED = 0.2, 2_000
 
 
 def find_topic_ids(
-    admin: "confluent.AdminClient", topics: Collection[str], seconds: float = _ANSWER_SECONDS
+    admin: "confluent.AdminClient",
+    client: "confluent.Consumer",
+    topics: Collection[str],
+    seconds: float = _ANSWER_SECONDS,
 ) -> dict[str, TopicId]:
-    """Return the ids of topics that exist.
+    """Return the ids of topics that exist, at least one.
 
     Args:
+        client: Creates no topics: asking for one that does not exist makes some brokers create it.
         seconds: How long the brokers may take to answer.
 
     Raises:
         KafkaException: One of them does not, or the brokers do not tell.
     """
-    cluster: dict[str, Future[Any]] = {"": admin.describe_cluster(request_timeout=seconds)}
+    # AdminClient.describe_cluster aborts the process now and then, with a failed assertion.
+    cluster_id = client.list_topics(next(iter(topics)), timeout=seconds).cluster_id or ""
     described = admin.describe_topics(confluent.TopicCollection(sorted(topics)), request_timeout=seconds)
-    cluster_id = results_of(cluster)[""].cluster_id or ""
     found = {topic: answer.topic_id for topic, answer in results_of(described).items()}
     no_id = confluent.Uuid(0, 0)  # from brokers that have none
     return {topic: TopicId(cluster_id, "" if each == no_id else str(each)) for topic, each in found.items()}
@@ -84,7 +87,7 @@ class TopicReader:
 
     def ids(self, topics: Collection[str]) -> dict[str, TopicId]:
         """Return the ids of topics that exist."""
-        return find_topic_ids(self._admin(), topics) if topics else {}
+        return find_topic_ids(self._admin(), self._client, topics) if topics else {}
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset that each partition holds, and the one that its next message will have."""

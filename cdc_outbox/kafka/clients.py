@@ -58,13 +58,20 @@ def _refusal(key: str, value: object, refused: Mapping[str, str]) -> str:
 
 
 _ABOUT_CONNECTIONS = re.compile(
-    r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|enable\.(sasl|ssl))[._].*"
+    r"(api|broker|client|connections|https|metadata|oauth|reconnect|resolve|sasl|security|socket|ssl|topic\.metadata|"
+    r"enable\.(sasl|ssl))[._].*"
 )
 """Settings of a consumer that an admin client takes too."""
 MEMBERSHIP = frozenset(
     {"group.protocol", "group.remote.assignor", "group.instance.id", "partition.assignment.strategy"}
 )
 """Settings of a member of a group; a client that only asks about the group takes none of them."""
+_REFRESH = {"topic.metadata.refresh.interval.ms": 5_000}
+"""How soon a client sees a topic that is created after it started. And how soon an admin client, which asks no more
+often than every ten seconds, sees that a cluster which had none has a controller again: by default in five minutes."""
+_SESSION = {"session.timeout.ms": 15_000}
+"""A broker that has started again waits so long for the members that it knew, and those that come back are others. The
+newer protocol has no such setting, and needs none."""
 _STATISTICS_MILLISECONDS = 5000
 """How often librdkafka reports its connections: a broker that is gone is seen within that time."""
 
@@ -137,9 +144,8 @@ def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str,
     # protocol does so by itself, and takes no strategy.
     newer = str(extra.get("group.protocol", "classic")).lower() == "consumer"
     return {
-        **({} if newer else {"partition.assignment.strategy": "cooperative-sticky"}),
-        # A topic that Connect creates after the consumer started is seen within this time, not in five minutes.
-        "topic.metadata.refresh.interval.ms": 5_000,
+        **({} if newer else {"partition.assignment.strategy": "cooperative-sticky", **_SESSION}),
+        **_REFRESH,
         **extra,
         "bootstrap.servers": bootstrap_servers,
         "group.id": group,
@@ -188,7 +194,7 @@ def refusing_settings() -> Iterator[None]:
 
 def connection_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a consumer's settings that are about the way to the brokers, which any client takes."""
-    return {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
+    return _REFRESH | {key: value for key, value in settings.items() if _ABOUT_CONNECTIONS.fullmatch(key)}
 
 
 def settings_reporting(settings: Mapping[str, Any], report: Callable[[bool], None]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from cdc_outbox.consumer import Limits, SequenceMode, WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.kafka.broker_errors import raise_stopping, translate
-from cdc_outbox.kafka.clients import consumer_settings, make_consumer, settings_reporting
+from cdc_outbox.kafka.clients import connection_settings, consumer_settings, make_consumer, settings_reporting
 from cdc_outbox.kafka.reading import message_of
 
 
@@ -27,6 +27,17 @@ def test_offsets_follow_the_effects_whatever_the_user_sets() -> None:
     assert (settings["bootstrap.servers"], settings["group.id"]) == ("b:1", "g")
     assert settings["enable.auto.commit"] is settings["enable.auto.offset.store"] is False
     assert (settings["auto.offset.reset"], settings["isolation.level"]) == ("earliest", "read_committed")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_client_is_back_within_half_a_minute_of_its_broker_by_default(protocol: str) -> None:
+    """Beside what its broker takes to start, the broker waits for members that it knew: so long, 45 s by default."""
+    extra = {} if protocol == "classic" else {"group.protocol": protocol}
+    settings = consumer_settings(bootstrap_servers="b:1", group="g", extra=extra)
+    assert settings.get("session.timeout.ms") == (15_000 if protocol == "classic" else None)
+    refresh = "topic.metadata.refresh.interval.ms"
+    assert settings[refresh] == connection_settings(settings)[refresh] == connection_settings({})[refresh] == 5_000
+    assert connection_settings({refresh: 1_000})[refresh] == 1_000
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,18 @@
 """Where a consumer begins to read, as a function of what the database and the brokers know."""
 
-import pytest
+import logging
+import time
+from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from cdc_outbox.consumer import start_offsets
 from cdc_outbox.consumer.fencing import Assignment, TopicId, TopicPartition
-from cdc_outbox.consumer.start_offsets import PartitionOffsets, start_of
-from cdc_outbox.errors import OffsetOutOfRangeError, TopicReplacedError
+from cdc_outbox.consumer.start_offsets import KafkaPartitions, PartitionOffsets, start_of
+from cdc_outbox.errors import BrokerError, OffsetOutOfRangeError, TopicReplacedError
+from cdc_outbox.kafka import clients as kafka_clients
+from cdc_outbox.kafka.clients import consumer_settings
 
 HOME = TopicPartition("orders", 0)
 TOPIC = TopicId("cluster", "topic")
@@ -61,3 +69,32 @@ def test_another_topic_of_the_name_is_refused_unless_nothing_of_the_first_was_ap
 @pytest.mark.parametrize(("known", "found"), [(TOPIC, TopicId()), (TopicId(), TOPIC), (TOPIC, TopicId("cluster", ""))])
 def test_what_the_brokers_do_not_tell_is_not_compared(known: TopicId, found: TopicId) -> None:
     assert start_of(HOME, Assignment(1, 1, 20, known), PartitionOffsets(found, 0, 50, 30)) == 20
+
+
+@pytest.mark.parametrize(
+    ("code", "seconds", "made"),
+    [(KafkaError._TIMED_OUT, 29, 1), (KafkaError._TIMED_OUT, 30, 2), (KafkaError.TOPIC_AUTHORIZATION_FAILED, 30, 1)],
+)
+def test_clients_that_got_no_answer_for_half_a_minute_are_made_anew(
+    monkeypatch: pytest.MonkeyPatch, code: int, seconds: float, made: int
+) -> None:
+    clients, now, make = list[Any](), [1_000.0], kafka_clients.make_consumer
+
+    def make_client(*arguments: Any) -> Any:
+        clients.append(make(*arguments))
+        return clients[-1]
+
+    def fail(*_: object) -> None:
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(kafka_clients, "make_consumer", make_client)
+    monkeypatch.setattr(start_offsets, "find_topic_ids", fail)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    settings = consumer_settings(bootstrap_servers="127.0.0.1:1", group="g", extra={})
+    partitions = KafkaPartitions(settings, logging.getLogger("silent"))
+    now[0] += seconds
+    with pytest.raises(BrokerError):
+        partitions.find([HOME])
+    monkeypatch.undo()
+    assert len(clients) == made
+    partitions.close()
