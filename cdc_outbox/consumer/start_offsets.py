@@ -170,11 +170,11 @@ class KafkaPartitions:
         try:
             answer = ask()
         except confluent.KafkaException as error:
-            ours = _translated(error.args[0])
-            if ours.retryable and time.monotonic() - self._answered_at >= _PATIENCE_SECONDS:
+            is_passing = _translated(error.args[0]).retryable
+            if is_passing and time.monotonic() - self._answered_at >= _PATIENCE_SECONDS:
                 self.close()
                 self._open()
-            raise ours from error
+            raise _translated(error.args[0]) from error
         self._answered_at = time.monotonic()
         return answer
 

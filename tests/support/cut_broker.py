@@ -1,7 +1,6 @@
 """A Kafka broker that can be cut from its own controller, which then takes it for dead; clients still reach it."""
 
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.testing.broker import Broker, broker_environment, make_broker
 from cdc_outbox.testing.folder import HOST
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 
 class Line:
@@ -20,7 +20,8 @@ class Line:
         self._to, self._is_cut, self._ends = port, False, list[socket.socket]()
         self._server = socket.create_server((HOST, 0))
         self.port: int = self._server.getsockname()[1]
-        threading.Thread(target=self._run, daemon=True).start()
+        self._threads = Threads()
+        self._threads.submit(self._run)
 
     def cut(self) -> None:
         """End all connections, and refuse others."""
@@ -38,6 +39,7 @@ class Line:
         self.cut()
         self._server.shutdown(socket.SHUT_RDWR)  # which ends the thread's wait
         self._server.close()
+        self._threads.shutdown()
 
     def _run(self) -> None:
         with suppress(OSError):
@@ -49,7 +51,7 @@ class Line:
                 far = socket.create_connection((HOST, self._to))
                 self._ends += near, far
                 for ends in ((near, far), (far, near)):
-                    threading.Thread(target=_pass_on, args=ends, daemon=True).start()
+                    self._threads.submit(_pass_on, *ends)
 
 
 def _pass_on(source: socket.socket, target: socket.socket) -> None:

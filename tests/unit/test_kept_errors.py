@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from confluent_kafka import KafkaException
@@ -100,7 +101,7 @@ def missing_of(client: AdminClient) -> admin.MissingTopics:
 
 
 ASKS: dict[str, Callable[[AdminClient], object]] = {
-    "topic ids": lambda client: find_topic_ids(client, ["t"], SECONDS),
+    "topic ids": lambda client: find_topic_ids(client, Mock(), ["t"], SECONDS),
     "settings": lambda client: topics_of(client).find(["t"]),
     "ends": lambda client: topics_of(client).ends(["t"]),
     "creation": lambda client: topics_of(client).create([Topic(name="t", partitions=1)]),
