@@ -324,8 +324,9 @@ class WalSource:
         """Tell the server what was delivered, in spite of what failed behind it."""
         try:
             self._outstanding.settle()
-        except Exception:
+        except Exception as error:
             logger.debug("events were not delivered", exc_info=True)
+            error.with_traceback(None)  # its unit keeps it, and the traceback's functions hold the unit
         confirmable = self._outstanding.confirmable or 0
         # What ended the relay's attempt must not be hidden by an error that follows from it.
         with suppress(DatabaseError, NotThePublisherError):

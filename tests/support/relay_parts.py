@@ -248,6 +248,7 @@ class MemorySink:
 
     def send(self, unit: Unit[Any], start: int) -> int:
         self._topic.fails.maybe(DeliveryError("send"))
+        unit.translate = self._translate  # as a client's, which the unit keeps
         events = unit.events[start : start + max(0, self._topic.room - len(self._taken))]
         self._taken += [(unit, event[1]) for event in events]
         return len(events)
@@ -273,6 +274,10 @@ class MemorySink:
                 return
             self._topic.values.append(value)
             unit.delivered()
+
+    def _translate(self, error: object, _: object) -> Exception:
+        assert isinstance(error, Exception)
+        return error
 
     def close(self, seconds: float) -> None:
         taken, self._taken = self._taken, []

@@ -61,7 +61,7 @@ def test_the_sink_of_an_attempt_that_failed_is_freed_without_the_garbage_collect
         server.write(b"%d" % number)
     topic.refused = refused
     if refused is None:
-        topic.fails, server.fails = Failures(share=0.3), Failures(share=0.002)
+        topic.fails, server.fails = Failures(share=0.3), Failures(share=0.005)
     relay, clock = make(server, topic)
     clock.then = lambda: relay.stop() if len(topic.values) > 30 else None
     sinks, alive = list[weakref.ref[MemorySink]](), list[int]()
@@ -78,11 +78,54 @@ def test_the_sink_of_an_attempt_that_failed_is_freed_without_the_garbage_collect
     try:
         with suppress(MessageRefusedError):
             relay.run()
+        # A later attempt begins like this.
+        relay._stats.opens()
+        vars(relay)["_source"]._reset()
         assert [sink() for sink in sinks] == [None] * len(sinks)
     finally:
         gc.enable()
     assert len(alive) == 1 if refused else len(alive) > 3
     assert set(alive) == {0}
+
+
+class Armed(Failures):
+    """Fails once when it is told to."""
+
+    is_armed = False
+
+    def maybe(self, error: Exception) -> None:
+        if self.is_armed:
+            self.is_armed = False
+            raise error
+
+
+def test_a_sink_with_messages_under_way_is_freed_when_the_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, topic, fails = MemoryServer(), MemoryTopic(), Armed()
+    server.write(b"1", b"2")
+    server.fails, topic.is_down = fails, True
+    relay, _ = make(server, topic)
+    sinks, alive = list[weakref.ref[MemorySink]](), list[int]()
+
+    class Sink(MemorySink):
+        def poll(self, seconds: float) -> None:
+            fails.is_armed = True
+
+    def open_sink() -> MemorySink:
+        alive.append(sum(sink() is not None for sink in sinks))
+        if len(alive) == 4:
+            relay.stop()
+        sink = Sink(topic)
+        sinks.append(weakref.ref(sink))
+        return sink
+
+    monkeypatch.setattr(relay, "_open_sink", open_sink)
+    gc.collect()
+    gc.disable()
+    try:
+        relay.run()
+    finally:
+        gc.enable()
+    assert alive == [0, 0, 0, 0]
 
 
 @settings(max_examples=100)
