@@ -49,7 +49,10 @@ LATE_SECONDS = 2.0
 """How long the second thread may take before nothing more is read: a kill repeats what is not written down."""
 _MOST_FRAMES = 4_096
 """Frames that are read before anything else gets its turn, whether or not they hold events."""
-_UNRESERVED = "the server removes WAL that the slot needs at its next checkpoint, unless the relay reads on"
+_UNRESERVED = (
+    "the server removes WAL that the slot needs at its next checkpoint, unless the relay has read to the end of the "
+    "log and for 15 s more"
+)
 
 logger = logging.getLogger(__name__)
 

@@ -41,8 +41,8 @@ def heads_columns(dialect: Dialect) -> Mapping[str, ColumnFacts]:
 def outbox_components(
     table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL
 ) -> tuple[Component, ...]:
-    """Return what there is to make for an outbox: nothing for an adopted one that is not numbered."""
-    if table.adopted and not table.is_numbered:
+    """Return what there is to make for an outbox: elsewhere nothing for an adopted one that is not numbered."""
+    if table.adopted and not table.is_numbered and not dialect.features.has_publications:
         return ()
     return (outbox_component(table, first_source=first_source, dialect=dialect),)
 
@@ -50,7 +50,7 @@ def outbox_components(
 def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect = Dialect.POSTGRESQL) -> Component:
     """Return an outbox with the tables beside it; without itself where it is adopted or table-less.
 
-    Beside it are its heads, and on PostgreSQL its checkpoints, heartbeats and publishers.
+    Beside it are its heads if it is numbered, and on PostgreSQL its checkpoints, heartbeats and publishers.
 
     Args:
         first_source: The default of the ``source`` columns, for example ``orders.1``. It is set once; a later
@@ -66,11 +66,11 @@ def outbox_component(table: OutboxTable, *, first_source: str, dialect: Dialect 
         raise ConfigError(f"the source {first_source!r} of a table-less outbox must be ASCII", field="source")
     outbox, features = table.table_in(dialect), dialect.features
     heartbeats = (table.heartbeats,) if features.has_publications and table.has_heartbeats else ()
-    read = (table.checkpoints, table.publishers) if features.has_publications else ()
-    ours = (outbox.sibling("heads"), *read, *heartbeats)
+    read = (table.publishers, table.checkpoints) if features.has_publications else ()
+    ours = (*((outbox.sibling("heads"),) if table.is_numbered else ()), *read, *heartbeats)
     rest = () if table.partitions is None else (outbox.sibling("rest"),)
     return Component(
-        kind="heads" if table.adopted else "outbox",
+        kind="outbox" if not table.adopted else "heads" if table.is_numbered else "publishers",
         tables=ours if table.adopted else (outbox, *ours, *rest),
         migrations=_migrations(table, _names(table, first_source, dialect), dialect),
         functions=(table.heartbeat,) if heartbeats else (),
@@ -87,6 +87,7 @@ def _migrations(
         _HAS_TABLE: _makes_table(table),
         _PARTITIONED: _makes_table(table) and table.partitions is not None,
         "has_heartbeats": table.has_heartbeats,
+        "is_numbered": table.is_numbered,
     }
     return load_migrations(dialect, "outbox", names, conditions=conditions, only=only)
 

@@ -20,6 +20,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
+from tests.support.relay_command import relay, wait_until_read
 from tests.support.rig import eventually, make_connector_role, one
 
 # As Debezium's documentation has it.
@@ -62,7 +63,7 @@ def adopted(outbox_stack: Stack, tmp_path: Path, request: pytest.FixtureRequest)
     """A pipeline on a table that was there; `init` has made what is missing around it."""
     ddl, extra = request.param
     name = f"p{uuid4().hex[:10]}"
-    whole = text(name, extra, numbered=ddl is OTHER)
+    whole = text(name, extra, numbered="Number" in ddl)
     (tmp_path / "spec.yaml").write_text(whole)
     pipeline = Pipeline(outbox_stack, parse_spec(whole), outbox_stack.postgres.create_database(name))
     with pipeline.connect() as connection:
@@ -97,7 +98,8 @@ def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tm
     init(adopted, tmp_path)
     with adopted.connect() as connection:
         made = "select array_agg(tablename::text) from pg_tables where schemaname = 'public'"
-        assert one(connection, made) == ["outboxevent"]
+        beside = ["cdc_outbox_version", "outboxevent_checkpoints", "outboxevent_publishers"]
+        assert sorted(one(connection, made)) == sorted([*beside, "outboxevent"])
     outbox = Outbox(spec=adopted.spec)
     with psycopg.connect(adopted.dsn) as connection:
         outbox.add(connection, event(1))
@@ -117,6 +119,40 @@ def test_the_table_of_debeziums_documentation_is_published(adopted: Pipeline, tm
     assert list(dict.fromkeys(found.payload["n"] for found in events)) == [1, 2, 3, 4]
     assert {(found.aggregate_id, found.type, found.sequence) for found in events} == {("1", "OrderPlaced", None)}
     assert adopted.deploy().is_empty
+
+
+PARTITIONED = (
+    DEBEZIUM.replace(" primary key", "").replace("payload jsonb)", "payload jsonb, day date default current_date)")
+    + " partition by range (day); create table outboxevent_all partition of outboxevent default"
+)
+
+
+@pytest.mark.parametrize(
+    "adopted",
+    [
+        (DEBEZIUM, DEBEZIUM_SPEC),
+        (DEBEZIUM, f"{DEBEZIUM_SPEC}  mode: delete\n"),
+        (PARTITIONED, DEBEZIUM_SPEC),
+        (PARTITIONED, f"{DEBEZIUM_SPEC}  mode: delete\n"),
+        (OTHER, OTHER_SPEC),
+        (OTHER.replace("varchar(40)", "uuid"), f"{OTHER_SPEC}  mode: delete\n"),
+    ],
+    ids=["unnumbered", "unnumbered-delete", "partitioned", "partitioned-delete", "numbered", "numbered-delete"],
+    indirect=True,
+)
+def test_a_relay_publishes_what_init_and_the_checks_call_ready(adopted: Pipeline, tmp_path: Path) -> None:
+    spec, names = tmp_path / "spec.yaml", adopted.spec.database.publication
+    with adopted.connect() as connection:
+        if one(connection, "select to_regclass('outboxevent_all') is not null"):
+            options = "publish = 'insert', publish_via_partition_root"
+            connection.execute(f"create publication {names} for table outboxevent with ({options})".encode())
+    init(adopted, tmp_path)
+    assert run_command("relay", spec, "--check").returncode == 0
+    with relay(adopted, spec):
+        wait_until_read(adopted)
+        with psycopg.connect(adopted.dsn) as connection:
+            Outbox(spec=adopted.spec).add(connection, event(1))
+        eventually(adopted.messages, "the event")
 
 
 @pytest.mark.parametrize("adopted", [(DEBEZIUM, DEBEZIUM_SPEC)], indirect=True)
@@ -206,7 +242,8 @@ def test_roles_of_an_adopted_table_leave_it_to_its_owner(tmp_path: Path) -> None
     path = tmp_path / "spec.yaml"
     path.write_text(text("adopting", DEBEZIUM_SPEC, numbered=False))
     printed = run_command("init", str(path), "--grants").stdout
-    assert "owner to" not in printed
+    assert '\'"public"."outboxevent"\'' not in printed  # which would be a table to own
+    assert '\'"public"."outboxevent_publishers"\'' in printed
     assert 'grant insert, select ("id") on "public"."outboxevent"' in printed
 
 

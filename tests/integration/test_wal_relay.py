@@ -403,12 +403,16 @@ def little_log(postgres: Postgres) -> Iterator[None]:
         connection.execute("select pg_reload_conf()")
 
 
-def lose_slot(outbox: Outbox) -> None:
+def grow_log(outbox: Outbox) -> None:
     with outbox.connect() as connection:
         for _ in range(6):
             connection.execute("select pg_logical_emit_message(false, 'grow', '')")
             connection.execute("select pg_switch_wal()")
-        connection.execute("checkpoint")
+
+
+def lose_slot(outbox: Outbox) -> None:
+    grow_log(outbox)
+    outbox.execute("checkpoint")
 
 
 @on_old_servers_too
@@ -806,3 +810,29 @@ def test_a_slot_whose_earlier_transactions_do_not_end_is_dropped(
             database.create_slot(timeout_seconds=patience())
         assert "pg_stat_activity" in (caught.value.hint or "")
         assert database.find_slot() is None
+
+
+def test_a_slot_that_is_nearly_lost_is_safe_once_its_reader_has_read_the_servers_next_record(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic
+) -> None:
+    with little_log(postgres):
+        # So much that the server makes no checkpoint by itself.
+        outbox.execute("alter system set max_wal_size = '1GB'", "select pg_reload_conf()")
+        outbox.insert(1, 1)
+        grow_log(outbox)
+        assert outbox.slot().wal_status == "unreserved"
+        with running(outbox, topic) as relay:
+            relay.delivered(1)
+            assert "to the end of the log and for 15 s more" in relay.relay.progress().warning
+            assert outbox.slot().wal_status == "unreserved"
+
+            def is_reserved() -> bool:
+                outbox.execute("select pg_log_standby_snapshot()")  # what the server does every 15 s
+                outbox.insert(2, 2)
+                return outbox.slot().wal_status == "reserved"
+
+            eventually(is_reserved, "the slot to release WAL")
+            outbox.execute("checkpoint")
+            outbox.insert(3, 3)
+            relay.delivered(3)
+        assert outbox.slot().wal_status == "reserved"

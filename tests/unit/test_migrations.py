@@ -90,7 +90,7 @@ DIGESTS = {
     "mysql/inbox/0001_initial": "54004d68a0a97ec9",
     "mysql/outbox/0001_initial": "a00aeae010e8b538",
     "postgresql/inbox/0001_initial": "5464768367c1eb10",
-    "postgresql/outbox/0001_initial": "37bfb16c21036f5f",
+    "postgresql/outbox/0001_initial": "c0e9f039d6fcc29b",
     "sqlite/inbox/0001_initial": "7b1661e8f25f82a3",
     "sqlite/outbox/0001_initial": "c8b0742397420320",
 }

@@ -53,9 +53,10 @@ def check_health(spec: Spec, facts: DatabaseFacts) -> Iterator[Finding]:
     if slot.wal_status == "unreserved" or (slot.safe_bytes is not None and slot.safe_bytes < _UNSAFE_BYTES):
         left = slot.safe_bytes or 0  # negative if the next checkpoint is late
         when = "at the next checkpoint" if left <= 0 else f"after {_size(left)} more WAL"
-        message = f"the server invalidates the slot {when}, unless the connector reads on."
+        message = f"the server invalidates the slot {when}, unless the connector first reads to the end of the log."
         remedy = (
-            "Start the connector so that it reads on, or raise max_slot_wal_keep_size and reload the configuration."
+            "Raise max_slot_wal_keep_size and reload the configuration. Or start the connector; until it has read to "
+            "the end of the log and for 15 s more, a checkpoint still invalidates the slot."
         )
         yield warning("DB506", name, message, remedy)
     yield from _check_lag(name, slot, facts.server)

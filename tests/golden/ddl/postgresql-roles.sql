@@ -90,7 +90,7 @@ begin
     for part in
         select distinct cast(relation.oid as regclass)
         -- An outbox without a table has only the others; it may get one later.
-        from (select to_regclass(name) from unnest(array['"public"."outbox"', '"public"."outbox_heads"', '"public"."outbox_checkpoints"', '"public"."outbox_publishers"', '"public"."outbox_heartbeats"', '"public"."cdc_outbox_version"', '"public"."inbox"', '"public"."inbox_rest"', '"public"."inbox_watermarks"', '"public"."inbox_parked"', '"public"."inbox_holes"', '"public"."inbox_epochs"', '"public"."inbox_starts"', '"public"."inbox_purges"']) as named (name)) as wanted (root)
+        from (select to_regclass(name) from unnest(array['"public"."outbox"', '"public"."outbox_heads"', '"public"."outbox_publishers"', '"public"."outbox_checkpoints"', '"public"."outbox_heartbeats"', '"public"."cdc_outbox_version"', '"public"."inbox"', '"public"."inbox_rest"', '"public"."inbox_watermarks"', '"public"."inbox_parked"', '"public"."inbox_holes"', '"public"."inbox_epochs"', '"public"."inbox_starts"', '"public"."inbox_purges"']) as named (name)) as wanted (root)
         cross join lateral (select wanted.root union select relid from pg_partition_tree(wanted.root)) as tree (oid)
         join pg_class as relation on relation.oid = tree.oid
         where pg_get_userbyid(relation.relowner) <> 'orders_migrator'

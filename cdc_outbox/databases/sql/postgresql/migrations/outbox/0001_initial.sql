@@ -20,7 +20,7 @@ partition by range ("{id}")
 -- name: create_rest if partitioned
 create table if not exists "{rest}" partition of "{outbox}" default;
 
--- name: create_heads
+-- name: create_heads if is_numbered
 create table if not exists "{heads}" (
     source text collate "C" not null default '{first_source}',
     aggregatetype text collate "C" not null,
@@ -29,7 +29,7 @@ create table if not exists "{heads}" (
     primary key (source, aggregatetype, aggregateid)
 );
 
--- name: settle_heads
+-- name: settle_heads if is_numbered
 -- By itself, because SQLAlchemy's `create_all` makes the heads of an outbox for messages, and knows no such settings.
 -- A head is updated with every event. Free space on its page keeps the update there and out of the index; the versions
 -- that updates leave are cleared after one update in fifty rows, by default it is one in five.
