@@ -113,8 +113,7 @@ class Progress:
         started_at: When its last run began; before the first run, when the object was created.
         polled_at: When it last polled the brokers, also by the thread that polls during a long handler.
         committed_at: When a transaction was last committed.
-        waiting_since: Since when there have been unprocessed messages without a break; ``None`` while it is idle. This,
-            and not only the last commit, distinguishes idle from stuck.
+        waiting_since: Since when it has had unprocessed messages without a break; ``None`` while it is idle, not stuck.
         lag_events: Messages from the current ones to the ends of its partitions; ``None`` before that is known.
         paused: The paused partitions.
         waiting_events: Events that are parked until a missing one arrives or a retry is due.
@@ -125,6 +124,8 @@ class Progress:
         gap_seconds: How long the oldest missing event has been missing, once that raises the alarm.
         outage: The system that it waits for, such as ``the database``; empty if it reaches all.
         stopping: Whether it was stopped, and finishes the current batch.
+        absent_since: Since when the brokers have answered that it is no member of its group; ``None`` if it is one.
+        spare: Why it has no partition although it is a member; empty if it has some.
     """
 
     consumer: str
@@ -143,6 +144,8 @@ class Progress:
     gap_seconds: float | None = None
     outage: str = ""
     stopping: bool = False
+    absent_since: float | None = None
+    spare: str = ""
 
 
 class RelayState(StrEnum):

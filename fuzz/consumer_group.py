@@ -178,6 +178,13 @@ class Client:
             for place in places
         }
 
+    def memberid(self) -> str:
+        return "this one"
+
+    def members(self) -> dict[str, int]:
+        """Return how many partitions each member of the group has."""
+        return {self.memberid(): len(self.positions)}
+
     def assignment(self) -> list[KafkaPartition]:
         return _partitions(self.positions)
 

@@ -206,19 +206,26 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
     async def _run(self, waits: Waits, is_stopping: Callable[[], bool]) -> None:
         confluent.require()
         self._refuse_without_handlers()
+        unhandled = UnhandledEvents(
+            handlers=self._handlers,
+            contract=self.contract,
+            opened=partial(TopicReader.opened, self._settings),
+            waits=waits,
+            is_stopping=is_stopping,
+            alive=self._stats.handler_begins,
+        )
+        refuse = unhandled.refuse if self.limits.wait_for_handled else None
+        session = Session(self._database.connect, self._know, refuse)
         async with AsyncExitStack() as stack:
-            unhandled = UnhandledEvents(
-                handlers=self._handlers,
-                contract=self.contract,
-                opened=partial(TopicReader.opened, self._settings),
-                waits=waits,
-                is_stopping=is_stopping,
-                alive=self._stats.handler_begins,
-            )
-            refuse = unhandled.refuse if self.limits.wait_for_handled else None
-            session = Session(self._database.connect, self._know, refuse)
             stack.push_async_callback(session.close)
             await session.open()
+            await self._run_client(session, waits, is_stopping)
+            while not is_stopping():
+                await self._run_client(session, waits, is_stopping)
+
+    async def _run_client(self, session: Session, waits: Waits, is_stopping: Callable[[], bool]) -> None:
+        """Apply events with one client of the brokers."""
+        async with AsyncExitStack() as stack:
             offsets = Offsets(report=lambda is_done: self._stats.offsets_committed(is_done=is_done))
             ownership = Ownership()
             settings = kafka_clients.settings_reporting(self._settings, self._stats.connected)

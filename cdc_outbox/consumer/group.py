@@ -17,16 +17,21 @@ from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import Offsets, rewind
 from cdc_outbox.consumer.start_offsets import GroupPartitions
 from cdc_outbox.consumer.stats import ConsumerStats
-from cdc_outbox.errors import ParkFullError
+from cdc_outbox.consumer.waits import Waits
+from cdc_outbox.errors import BrokerError, BrokerUnavailableError, ParkFullError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
-from cdc_outbox.kafka.broker_errors import raise_stopping
+from cdc_outbox.kafka.broker_errors import raise_stopping, translate
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 1.0
 """How long after a poll the thread polls, with all partitions paused: a pause throws away what was fetched."""
 _POLL_SECONDS = 0.1
+_LOOK_SECONDS, _SELDOM_SECONDS = 5.0, 20.0
+"""How often the group is described; seldom for a consumer that has partitions."""
+_RENEW_SECONDS, _STUCK_SECONDS = 20.0, 60.0
+"""How long a client is no member before another one is made, and that one before the consumer ends."""
 
 
 class BackgroundPoller:
@@ -247,6 +252,48 @@ class Membership:
     partitions: GroupPartitions
 
 
+class Attendance:
+    """Whether the group counts a consumer among its members, as the brokers describe it.
+
+    librdkafka may lose the group's coordinator for good although it is connected to every broker: it forgets brokers
+    that an answer leaves out, and a broker that its controller considers dead leaves out all.
+    """
+
+    def __init__(
+        self, member: Membership, stats: ConsumerStats, waits: Waits, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._member, self._stats, self._waits, self._clock = member, stats, waits, clock
+        self._look_at = clock() + _LOOK_SECONDS
+
+    async def has_ended(self) -> bool:
+        """Return whether only another client helps.
+
+        Raises:
+            BrokerUnavailableError: This one was made for that reason, and has not been a member for a minute.
+        """
+        stats, member = self._stats, self._member
+        if self._clock() < self._look_at:
+            return False
+        members = None
+        try:
+            with member.poller.busy():
+                members = await self._waits.call(member.partitions.members)
+        except BrokerError as error:  # the brokers do not answer; or the client may not ask, and others may
+            if error.retryable:
+                stats.retried(error)
+        now = self._clock()
+        self._look_at = now + (_SELDOM_SECONDS if members is None or member.ownership.held else _LOOK_SECONDS)
+        seconds = stats.attended(members, member.client.memberid(), now)
+        if seconds < (_STUCK_SECONDS if stats.is_renewed else _RENEW_SECONDS):
+            return False
+        text = f"the brokers answer, and this consumer has not been a member of its group for {seconds:.0f} s"
+        if stats.is_renewed:
+            raise BrokerUnavailableError(text, hint="Start the consumer again, as supervisors do.")
+        stats.is_renewed = True
+        _log.error("makes a new client", extra={"reason": text})
+        return True
+
+
 def subscribe(member: Membership, topics: Collection[str], limits: Limits, stats: ConsumerStats) -> None:
     """Join the group; the callbacks run during polls."""
     poller, offsets, ownership = member.poller, member.offsets, member.ownership
@@ -289,6 +336,7 @@ def pass_over(record: "confluent.Message", stats: ConsumerStats) -> None:
     if topic and error.code() == confluent.KafkaError.UNKNOWN_TOPIC_OR_PART:
         _log.warning("topic does not exist: is the aggregate type spelt as in the outbox?", extra=topic)
         return
+    stats.retried(translate(error))
     _log.warning("temporary Kafka error", extra={**topic, "reason": error.str()})
 
 

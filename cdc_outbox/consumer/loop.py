@@ -11,7 +11,7 @@ from functools import partial
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.group import Membership, pass_over, pause, resume
+from cdc_outbox.consumer.group import Attendance, Membership, pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import is_fetched, is_still_owned, lags_of
@@ -77,16 +77,17 @@ class Loop:
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
         self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, self._client))
+        self._attendance = Attendance(member, stats, waits)
         self._polled_at = 0.0
 
     async def run(self, is_stopping: Callable[[], bool]) -> None:
-        """Apply events until ``is_stopping`` returns true.
+        """Apply events until ``is_stopping`` returns true, or only another client helps.
 
         Raises:
             CdcOutboxError: The error is not retryable, and no event caused it.
         """
         self._stats.started()
-        while not is_stopping():
+        while not is_stopping() and not await self._attendance.has_ended():
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):
@@ -120,6 +121,7 @@ class Loop:
             # What a rebalance took away while it was on its way here comes to its new owner.
             elif self._ownership.owns(origin_of(record)):
                 self._fresh.put_unread(record)
+                self._stats.reads()
 
     async def _stay(self) -> None:
         """Poll for the group's sake alone: in a long outage one event a second would fill the memory."""
@@ -178,6 +180,7 @@ class Loop:
                 await self._waits.call(self._poller.drop, tp)
                 await self._waits.call(seek_back, self._client, tp, offset)
             self._ownership.issued(assignments)
+            self._stats.reads()
             self._poller.resume(partitions)
         self._ownership.refuse_other_topics()  # before anything is applied that was polled since
         answered = map(TopicPartition._make, self._offsets.take_answered())

@@ -7,6 +7,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import wait
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -21,7 +22,7 @@ from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import BrokerError, BrokerUnavailableError, NoHandlerError, OffsetOutOfRangeError
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
-from cdc_outbox.kafka.broker_errors import WAITED_OUT, translate
+from cdc_outbox.kafka.broker_errors import WAITED_OUT, results_of, translate
 from cdc_outbox.redaction import shortened
 from cdc_outbox.text_files.document import did_you_mean
 
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 _ANSWER_SECONDS = 5.0
 """How long the brokers may take to answer a question."""
+_NEVER_SECONDS = 3600.0
+"""librdkafka's longest. Where it gives up a question while it waits for the coordinator, it aborts the process."""
 _PATIENCE_SECONDS = 30.0
 """How old the last answer may be before other clients ask; a client may take minutes to see what has changed."""
 _MARKERS = 1
@@ -136,6 +139,13 @@ class GroupPartitions(Protocol):
             BrokerError: The brokers do not tell; :class:`BrokerUnavailableError` where trying again may help.
         """
 
+    def members(self) -> Mapping[str, int]:
+        """Return how many partitions each member of the group has, by the member's id.
+
+        Raises:
+            BrokerError: As for :meth:`find`.
+        """
+
 
 class KafkaPartitions:
     """The same, asked of the brokers.
@@ -164,6 +174,18 @@ class KafkaPartitions:
     def find(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionOffsets]:
         """Return these partitions."""
         return self._answer(partial(self._find, [confluent.TopicPartition(*tp) for tp in partitions]))
+
+    def members(self) -> dict[str, int]:
+        """Return how many partitions each member of the group has."""
+        return self._answer(self._members)
+
+    def _members(self) -> dict[str, int]:
+        group = self._settings["group.id"]
+        asked = self._admin.describe_consumer_groups([group], request_timeout=_NEVER_SECONDS)
+        if wait(asked.values(), _ANSWER_SECONDS).not_done:
+            raise confluent.KafkaException(confluent.KafkaError(confluent.KafkaError._TIMED_OUT))  # noqa: SLF001
+        members = results_of(asked)[group].members
+        return {each.member_id: len(each.assignment.topic_partitions) for each in members}
 
     def _answer(self, ask: Callable[[], ResultT]) -> ResultT:
         """Return what the brokers answer; where the last answer is old, make new clients for the next question."""

@@ -13,13 +13,14 @@ from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.limits import Limits, Room
 from cdc_outbox.consumer.parked_events import ParkedCount, Reason, State
 from cdc_outbox.errors import (
+    BrokerError,
     CdcOutboxError,
     DatabaseError,
     NoHandlerError,
     PartitionLostError,
     TransactionConflictError,
 )
-from cdc_outbox.redaction import shortened
+from cdc_outbox.redaction import counted, shortened
 from cdc_outbox.telemetry import Metrics, PausedPartition, Progress
 from cdc_outbox.text_files.document import did_you_mean
 
@@ -32,7 +33,7 @@ _MAX_WARNED = 200
 """Event types without a handler that are warned of: more than a service has, unless an id stands in the type."""
 _COUNT_SHARE, _LAST_COUNT_SECONDS = 0.05, 30.0
 """How much of the time may be spent on counting parked events, and how old the counts get at most."""
-_DATABASE, _HANDLED = "the database", "an event with a handler"
+_DATABASE, _HANDLED, _BROKERS = "the database", "an event with a handler", "the brokers"
 """Outages besides those of systems that handlers need, whose end the loop logs."""
 _SHOWN = 5
 """Topics that a record names."""
@@ -92,6 +93,10 @@ class ConsumerStats:
         self._is_connected = True
         self.has_joined = False
         """Whether the group has given it partitions since the run began."""
+        self.is_renewed = False
+        """Whether its client was made because the one before was no member of the group; until this one is one."""
+        self._absent_since: float | None = None
+        self._spare = ""
         self._is_stopping = False
 
     @property
@@ -110,8 +115,9 @@ class ConsumerStats:
     def started(self) -> None:
         """Note that a run begins."""
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
-        self._unassigned_since, self.has_joined, self._is_connected = self._started_at, False, True
-        self._assigned, self._last_reason = set(), ""
+        self._unassigned_since, self._is_connected = self._started_at, True
+        self.has_joined = self.has_joined and self.is_renewed
+        self._assigned, self._last_reason, self._absent_since, self._spare = set(), "", None, ""
         _log.info("joining the group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
@@ -176,7 +182,7 @@ class ConsumerStats:
             self._set("cdc_outbox_consumer_lag_events", lag, tp)
         self._lags = dict(lags)
         self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(assigned), consumer=self._name)
-        if assigned:
+        if assigned or self._spare:
             self._unassigned_since = None
         elif self._unassigned_since is not None and self._clock() - self._unassigned_since >= _UNASSIGNED_SECONDS:
             seconds, self._unassigned_since = self._clock() - self._unassigned_since, None
@@ -193,6 +199,31 @@ class ConsumerStats:
         """Count that partitions were ``assigned``, ``revoked`` or ``lost``."""
         self.has_joined = self.has_joined or change == "assigned"
         self._metrics.count("cdc_outbox_consumer_rebalances_total", consumer=self._name, change=change)
+
+    def attended(self, members: Mapping[str, int] | None, member_id: str | None, now: float) -> float:
+        """Take how many partitions each member of the group has, and return for how long this consumer is none of them.
+
+        Args:
+            members: ``None`` where the brokers do not tell.
+        """
+        owned, partitions, before = (members or {}).get(member_id or ""), sum((members or {}).values()), self._spare
+        self._spare = ""
+        if members is None:
+            self._absent_since = None
+        elif owned is None:
+            self._absent_since = now if self._absent_since is None else self._absent_since
+        else:
+            self._absent_since, self.is_renewed = None, False
+            self.reads()
+            if not owned and 0 < partitions < len(members):
+                self._spare = f"the group has {len(members)} members for {counted(partitions, 'partition')}"
+        if self._spare and not before:
+            _log.info("has no partition until another member leaves", extra={"reason": self._spare})
+        return 0.0 if self._absent_since is None else now - self._absent_since
+
+    def reads(self) -> None:
+        """Note that the brokers answered."""
+        self._goes_on(_BROKERS)
 
     def connected(self, is_connected: bool) -> None:  # noqa: FBT001 - librdkafka's statistics say no more
         """Note whether any broker is connected."""
@@ -268,6 +299,8 @@ class ConsumerStats:
             _log.warning("will be tried again", extra={"reason": str(error), "retry_seconds": round(seconds, 2)})
         if isinstance(error, NoHandlerError):
             outage = outage or _HANDLED
+        elif isinstance(error, BrokerError):
+            outage = outage or _BROKERS
         elif isinstance(error, DatabaseError) and not isinstance(error, TransactionConflictError):  # which it answered
             outage = outage or _DATABASE
         self._outage = outage or self._outage
@@ -296,7 +329,9 @@ class ConsumerStats:
             parked_bytes=self._parked_bytes,
             max_parked_bytes=self._limits.max_parked_bytes,
             gap_seconds=self._gap_seconds,
-            outage=" and ".join(filter(None, [self._outage, "" if self._is_connected else "the brokers"])),
+            outage=" and ".join(dict.fromkeys(filter(None, [self._outage, "" if self._is_connected else _BROKERS]))),
+            absent_since=self._absent_since,
+            spare=self._spare,
             stopping=self._is_stopping,
         )
 

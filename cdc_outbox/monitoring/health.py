@@ -84,6 +84,8 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
         idle = now - max(progress.waiting_since, progress.committed_at or progress.waiting_since)
         if idle >= limit:
             yield f"messages are available, but nothing was committed for {idle:.0f} s"
+    if progress.absent_since is not None and now - progress.absent_since >= limit:
+        yield f"the brokers answer, and it has not been a member of its group for {now - progress.absent_since:.0f} s"
     parked = progress.waiting_events + progress.dead_events
     if progress.max_parked_events is not None and parked >= progress.max_parked_events:
         yield f"the parking limit is reached: {parked:,} of {progress.max_parked_events:,} events"
@@ -95,6 +97,8 @@ def _hindrances(progress: Progress) -> Iterator[str]:
     """Yield what needs the operator's attention."""
     if progress.outage:
         yield f"waiting for {progress.outage}"
+    if progress.absent_since is not None:
+        yield "it is not a member of its group"
     if progress.gap_seconds is not None:
         yield f"an event has been missing for {progress.gap_seconds:.0f} s"
     if progress.dead_events:

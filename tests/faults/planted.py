@@ -42,6 +42,20 @@ class Bug:
 _RELAY = "tests/integration/test_wal_relay.py"
 BUGS = (
     Bug(
+        "member-without-partitions-called-stuck",
+        "consumer/stats.py",
+        "elif owned is None:",
+        "elif not owned:",
+        "tests/unit/test_attendance.py::test_a_member_without_partitions_is_well_and_says_why",
+    ),
+    Bug(
+        "heartbeat-time-without-zone",
+        "databases/heartbeats.py",
+        "if at.tzinfo is None:",
+        "if False:",
+        "tests/unit/test_heartbeats.py::test_what_is_no_heartbeat_is_passed_over",
+    ),
+    Bug(
         "busy-socket-taken-for-ended",
         "databases/drivers/psycopg.py",
         "            return TransactionState.UNKNOWN\n",

@@ -148,6 +148,9 @@ class OnePartitionEach:
     def find(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, PartitionOffsets]:
         return {place: PartitionOffsets(TopicId(), 0, 0, None) for place in places}
 
+    def members(self) -> Mapping[str, int]:
+        return {"this one": 1}
+
 
 class ClockWaits:
     """What waits goes on at once; sleeping moves the clock."""

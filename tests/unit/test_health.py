@@ -65,6 +65,20 @@ def test_who_does_not_ask_for_messages_is_stuck(silent: Progress) -> None:
     assert health(silent).status is HealthStatus.STUCK
 
 
+@pytest.mark.parametrize(("seconds", "status"), [(0, "degraded"), (29, "degraded"), (30, "stuck")])
+def test_who_is_not_a_member_of_its_group_is_not_well_and_after_a_while_stuck(seconds: float, status: str) -> None:
+    found = health(replace(RUNNING, absent_since=NOW - seconds))
+    assert found.status == status
+    assert found.reasons[-1] == "it is not a member of its group"
+    assert (f"it has not been a member of its group for {seconds} s" in found.reasons[0]) is (status == "stuck")
+
+
+def test_who_has_no_partition_because_others_have_them_all_is_well_and_says_so() -> None:
+    spare = replace(RUNNING, spare="the group has 4 members for 3 partitions")
+    assert health(spare) == Health(status=HealthStatus.OK, reasons=())
+    assert health(spare).as_json(spare, now=NOW)["spare"] == "the group has 4 members for 3 partitions"
+
+
 def test_who_has_just_started_is_well() -> None:
     assert health(Progress(consumer="shipping", started_at=NOW - 1)).status is HealthStatus.OK
 
@@ -118,6 +132,8 @@ def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:
         "consumer": "shipping",
         "events": 7,
         "lag_events": 9,
+        "spare": "",
+        "absent_seconds_ago": None,
         "paused": [{"topic": "orders", "partition": 2, "reason": "park is full"}],
         "waiting_events": 0,
         "dead_events": 0,
