@@ -56,6 +56,11 @@ _LOG = logging.getLogger("cdc_outbox.relay")
     is_flag=True,
     help="Check without changing anything: whether the relay can publish the spec. Needs no server.",
 )
+@click.option(
+    "--no-create-topics",
+    is_flag=True,
+    help="Create no topics: stop at an event of an aggregate type that has none. See `cdc-outbox topics create`.",
+)
 @click.option("--create-slot", is_flag=True, help="Create the replication slot if there is none, and exit.")
 @click.option(
     "--take-over",
@@ -87,6 +92,7 @@ def relay(
     kafka_settings: Path | None,
     sink: str,
     check: bool,
+    no_create_topics: bool,
     create_slot: bool,
     take_over: bool,
     earlier_events: str | None,
@@ -141,7 +147,7 @@ def relay(
     if not create_slot:
         kafka = producer_options(bootstrap_servers, kafka_settings) if sink == "kafka" else None
         metrics = _metrics() if listen else None
-        running = _make(pipeline, dsn, kafka, metrics)
+        running = _make(pipeline, dsn, kafka, metrics=metrics, creates_topics=not no_create_topics)
     with _interruptible(running), connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)
@@ -182,12 +188,12 @@ def _refuse_brokers(kafka: Mapping[str, Any]) -> None:
     probe(brokers=kafka, needs_all=True).refuse(BROKERS)
 
 
-def _make(spec: Spec, dsn: str, kafka: Mapping[str, Any] | None, metrics: Any) -> Relay:  # noqa: ANN401 - imported late
+def _make(spec: Spec, dsn: str, kafka: Mapping[str, Any] | None, **options: Any) -> Relay:
     if kafka is not None:
         _refuse_brokers(kafka)
-        return make_relay(spec, dsn=dsn, kafka=kafka, metrics=metrics)
+        return make_relay(spec, dsn=dsn, kafka=kafka, **options)
     _LOG.warning("events are printed and confirmed, so that they are not published to Kafka")
-    made = make_relay(spec, dsn=dsn, open_sink=lambda: JsonLinesSink(_Stdout(made)), metrics=metrics)
+    made = make_relay(spec, dsn=dsn, open_sink=lambda: JsonLinesSink(_Stdout(made)), **options)
     return made
 
 

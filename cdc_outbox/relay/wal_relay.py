@@ -75,6 +75,7 @@ def make_relay(
     kafka: str | Mapping[str, Any] | None = None,
     open_sink: Callable[[], Sink] | None = None,
     metrics: Metrics | None = None,
+    creates_topics: bool = True,
 ) -> Relay:
     """Return a relay that publishes the messages that Connect would publish for the spec.
 
@@ -87,6 +88,7 @@ def make_relay(
         open_sink: Returns where messages go instead, such as a :class:`~cdc_outbox.relay.CallableSink`; called again
             after each error.
         metrics: Receives the series whose names have ``relay``.
+        creates_topics: Whether missing topics are created; otherwise an event without a topic is refused.
 
     Raises:
         RelayRefusedError: The spec asks for what the relay does not do.
@@ -116,11 +118,11 @@ def make_relay(
     )
     routes = OutboxRoutes(compiler, spec.outbox.table, server.read_columns)
     source = WalSource(server, routes, slot=slot, publication=publication)
-    sink = open_sink or _kafka_sink(spec, settings or {})
+    sink = open_sink or _kafka_sink(spec, settings or {}, creates_topics=creates_topics)
     return Relay(source, sink, name=spec.name, metrics=metrics, heartbeat_topic=topic)
 
 
-def _kafka_sink(spec: Spec, settings: Mapping[str, Any]) -> Callable[[], Sink]:
+def _kafka_sink(spec: Spec, settings: Mapping[str, Any], *, creates_topics: bool) -> Callable[[], Sink]:
     compression = spec.overrides.get(_COMPRESSION)
     extra = {} if compression is None else {"compression.type": compression}
     topics = {topic.name: topic for topic in topics_of(spec)}
@@ -135,7 +137,12 @@ def _kafka_sink(spec: Spec, settings: Mapping[str, Any]) -> Callable[[], Sink]:
 
         linger_ms = _LINGER_MS[spec.latency]
         return KafkaSink(
-            {**extra, **settings}, topics=events, wanted=wanted, linger_ms=linger_ms, logger=_LOG, alone=alone
+            {**extra, **settings},
+            topics=events,
+            wanted=wanted if creates_topics else None,
+            linger_ms=linger_ms,
+            logger=_LOG,
+            alone=alone,
         )
 
     return open_sink
