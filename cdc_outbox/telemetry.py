@@ -175,6 +175,8 @@ class RelayProgress:
         error: The class of that error; empty if there is none.
         lag_bytes: How much of the log is not confirmed; ``None`` where that is not known.
         warning: What needs the operator's attention at the source; empty if nothing does.
+        silent: The connection that has not answered for longest: ``stream``, ``database`` or ``sink``; empty if all do.
+        silent_since: Since when.
     """
 
     relay: str
@@ -188,6 +190,8 @@ class RelayProgress:
     error: str = ""
     lag_bytes: int | None = None
     warning: str = ""
+    silent: str = ""
+    silent_since: float | None = None
 
 
 class Monitored(Protocol):
@@ -201,11 +205,7 @@ class HasProgress(Protocol):
     """An object that reports its progress."""
 
     def progress(self) -> Progress:
-        """Return the progress, without waiting.
-
-        Called from other threads at any time, also before and after the run: it sends no request, and waits for no lock
-        that a handler may hold.
-        """
+        """Return the progress at any time, from any thread; it waits for no server and no lock of a handler."""
 
 
 Arrival = tuple[RecordedEvent, Message]
@@ -394,7 +394,5 @@ def _of_one(event: RecordedEvent, message: Message) -> _Attributes:
 
 @lru_cache(maxsize=1)
 def _propagator() -> "TextMapPropagator":
-    found: TextMapPropagator = import_module(
-        "opentelemetry.trace.propagation.tracecontext"
-    ).TraceContextTextMapPropagator()
-    return found
+    module: Any = import_module("opentelemetry.trace.propagation.tracecontext")
+    return module.TraceContextTextMapPropagator()  # type: ignore[no-any-return]

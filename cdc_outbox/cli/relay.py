@@ -81,6 +81,14 @@ _LOG = logging.getLogger("cdc_outbox.relay")
     show_default=True,
     help="How long to wait for transactions that are open when the slot is created.",
 )
+@click.option(
+    "--silence-timeout",
+    metavar="DURATION",
+    type=Duration("1s", "5m"),
+    default="30s",
+    show_default=True,
+    help="How long a connection to database or brokers may be silent before it counts as lost: 1s to 5m.",
+)
 @click.option("--verbose", "-v", is_flag=True, help="Log in detail.")
 @log_format_option
 @listen_option("if prometheus-client is installed")
@@ -97,6 +105,7 @@ def relay(
     take_over: bool,
     earlier_events: str | None,
     slot_timeout: float,
+    silence_timeout: float,
     verbose: bool,
     log_format: str,
     listen: str | None,
@@ -147,7 +156,14 @@ def relay(
     if not create_slot:
         kafka = producer_options(bootstrap_servers, kafka_settings) if sink == "kafka" else None
         metrics = _metrics() if listen else None
-        running = _make(pipeline, dsn, kafka, metrics=metrics, creates_topics=not no_create_topics)
+        running = _make(
+            pipeline,
+            dsn,
+            kafka,
+            metrics=metrics,
+            creates_topics=not no_create_topics,
+            silence_seconds=silence_timeout,
+        )
     with _interruptible(running), connected(dsn, DatabaseKind.POSTGRESQL) as (connection, driver):
         skips = earlier_events is not None
         slot = RelaySlot(pipeline, connection, driver, skips_earlier=skips, takes_over=take_over, report=_LOG.info)

@@ -160,8 +160,8 @@ def keepalive_frame(wal_end: int, *, wants_reply: bool = False) -> bytes:
 
 
 def status_update(confirmed: int, epoch_microseconds: int) -> bytes:
-    """Return the frame that confirms everything before a position as written, flushed and applied."""
-    return _STATUS.pack(b"r", confirmed, confirmed, confirmed, epoch_microseconds - _MICROSECONDS_TO_2000, 0)
+    """Return the frame that confirms everything before a position as written, flushed and applied; it is answered."""
+    return _STATUS.pack(b"r", confirmed, confirmed, confirmed, epoch_microseconds - _MICROSECONDS_TO_2000, 1)
 
 
 def read_insert(data: bytes, start: int = 0) -> tuple[int, list[bytes | None]]:

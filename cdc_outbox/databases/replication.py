@@ -12,9 +12,10 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.generators import execute
 
 from cdc_outbox.databases.drivers import sqlstate, translated
-from cdc_outbox.databases.drivers.psycopg import connect
+from cdc_outbox.databases.drivers.psycopg_bounded import connect_bounded
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import status_update
 from cdc_outbox.databases.publishers import LogIdentity
@@ -30,14 +31,6 @@ PINNED: Mapping[str, str] = {
     "wal_sender_timeout": "15s",
 }
 """What decides how the server spells values, whatever is set for the role; a vanished relay frees its slot in 15 s."""
-_NETWORK: Mapping[str, str] = {
-    "keepalives": "1",
-    "keepalives_idle": "5",
-    "keepalives_interval": "5",
-    "keepalives_count": "2",
-    "tcp_user_timeout": "15000",
-}
-"""Notices a vanished server in 15 s, unless the DSN says otherwise."""
 
 
 def has_fast_client() -> bool:
@@ -51,8 +44,10 @@ class ReplicationConnection:
     Args:
         dsn: Of the database that the slot belongs to.
         name: What ``pg_stat_replication`` calls the relay.
+        silence_seconds: How long the server may take to answer a command before the stream.
 
     Attributes:
+        process: The server's process for this connection.
         branches: Where each of the server's earlier timelines ended, once :meth:`identify` was called.
 
     Raises:
@@ -61,8 +56,8 @@ class ReplicationConnection:
             :data:`PINNED`.
     """
 
-    def __init__(self, dsn: str, name: str) -> None:
-        self._connection = _open(dsn, name)
+    def __init__(self, dsn: str, name: str, silence_seconds: float) -> None:
+        self._connection = _open(dsn, name, silence_seconds)
         self._pgconn = self._connection.pgconn
         self._selector = DefaultSelector()
         self._is_flushed = True
@@ -77,7 +72,9 @@ class ReplicationConnection:
 
     def _check_settings(self) -> None:
         names = ", ".join(f"pg_catalog.current_setting({literal(name)})" for name in (*PINNED, "client_encoding"))
-        found = self._row(f"select {names}")
+        # Not libpq's own number, which is a pooler's where one is between.
+        *found, process = self._row(f"select {names}, pg_catalog.pg_backend_pid()")
+        self.process = int(process)
         for (name, value), given in zip((*PINNED.items(), ("client_encoding", "UTF8")), found, strict=True):
             if given != value:
                 raise DatabaseError(
@@ -93,11 +90,10 @@ class ReplicationConnection:
         self.branches = {int(earlier): Lsn.parse(end) for earlier, end, *_ in lines}
         return LogIdentity(system, int(timeline))
 
-    def find_process(self) -> tuple[str, int]:
-        """Return when the server was started, as ``ServerIdentity`` has it, and which of its processes serves this."""
-        query = "select extract(epoch from pg_catalog.pg_postmaster_start_time()), pg_catalog.pg_backend_pid()"
-        started, process = self._row(query)
-        return started, int(process)
+    def find_started(self) -> str:
+        """Return when the server was started, as ``ServerIdentity`` has it."""
+        [started] = self._row("select extract(epoch from pg_catalog.pg_postmaster_start_time())")
+        return started
 
     def start(self, slot: str, publication: str, position: Lsn | None = None) -> None:
         """Begin to read.
@@ -161,7 +157,7 @@ class ReplicationConnection:
         self._selector.select(seconds)
 
     def tell(self, confirmed: int) -> None:
-        """Send a status update: everything before this position was delivered.
+        """Send a status update, which the server answers: everything before this position was delivered.
 
         Raises:
             DatabaseUnavailableError: The connection broke.
@@ -203,25 +199,26 @@ class ReplicationConnection:
         return [(result.get_value(0, column) or b"").decode(errors="replace") for column in range(result.nfields)]
 
     def _execute(self, command: str, wanted: pq.ExecStatus) -> pq.abc.PGresult:
+        result: pq.abc.PGresult
         with translated():
-            result = self._pgconn.exec_(command.encode())
+            self._pgconn.send_query(command.encode())
+            result = self._connection.wait(execute(self._pgconn))[-1]
         if result.status != wanted:
             raise _error_of(result)
         return result
 
 
-def _open(dsn: str, name: str) -> psycopg.Connection[tuple[object, ...]]:
+def _open(dsn: str, name: str, silence_seconds: float) -> psycopg.Connection[tuple[object, ...]]:
     given: Mapping[str, object] = {}
     with suppress(psycopg.ProgrammingError, UnicodeDecodeError):  # `connect` refuses it, without quoting it
         given = conninfo_to_dict(dsn)
     settings = " ".join(f"-c {setting}={value.replace(' ', '')}" for setting, value in PINNED.items())
-    network = {key: value for key, value in _NETWORK.items() if key not in given}
-    return connect(
+    return connect_bounded(
         dsn,
+        silence_seconds,
         replication="database",
         application_name=name,
         options=f"{given.get('options') or ''} {settings}".strip(),
-        **network,
     )
 
 

@@ -14,13 +14,13 @@ from cdc_outbox.databases.drivers import AnyConnection, Row, TransactionDriver, 
 from cdc_outbox.databases.heartbeats import Chain, Heartbeat, read_record
 from cdc_outbox.databases.sql import load
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import DatabaseError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 from cdc_outbox.kafka.tail import PartitionTail
 
 _PAUSE_SECONDS = 60.0
 _MOST_READ = 5_000
 """More than relays write in the day of which the database keeps its heartbeats."""
-_WAITED_TOO_LONG = {"55P03", "57014"}
+_WAITED_TOO_LONG = {"40P01", "55P03", "57014"}
 """The outbox is locked, as while a partition is attached."""
 
 logger = logging.getLogger(__name__)
@@ -34,6 +34,9 @@ class OwnHeartbeats:
         kafka: librdkafka's settings, ``bootstrap.servers`` among them.
         pipeline: Whose heartbeats they are.
         clock: Monotonic seconds.
+
+    Attributes:
+        warning: Why the last one was not written, or not compared; empty if it was.
     """
 
     def __init__(
@@ -46,12 +49,17 @@ class OwnHeartbeats:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._topic, self._kafka, self._pipeline, self._clock = topic, kafka, pipeline, clock
-        self._names = {"heartbeats": outbox.heartbeats.quoted, "heartbeat": outbox.heartbeat.quoted}
+        self._outbox, beats = outbox, outbox.heartbeats
+        self._names = {
+            "heartbeats": beats.quoted,
+            "heartbeats_literal": beats.literals()["table_literal"],
+            "heartbeat": outbox.heartbeat.quoted,
+        }
         self._tail: PartitionTail | None = None
         self._reset()
 
     def _reset(self) -> None:
-        self._chain, self._own = Chain(), ""
+        self._chain, self._own, self.warning = Chain(), "", ""
         self._due_at = math.inf
 
     def find_foreign(self, connection: AnyConnection, driver: TransactionDriver) -> Heartbeat | None:
@@ -70,12 +78,16 @@ class OwnHeartbeats:
             if record is not None:
                 self._chain.add(record)
         newest = self._chain.newest
-        # Read in Kafka first, so that the database is behind only if it is another one.
+        # Read in Kafka first, so that the database is behind only if it is another one; or if the session that wrote it
+        # waits for a standby. If that ended before its lock was looked for, what it wrote is visible now.
         if newest is not None and newest.id != self._own:
-            [(is_known,)] = self._ask(connection, driver, "knows", id=newest.id, number=newest.number)
-            if not is_known:
+            is_known, is_written = self._look_for(connection, driver, newest)
+            if not is_known and not is_written and not self._look_for(connection, driver, newest)[0]:
                 return newest
-            self._own = newest.id
+            if not is_known and is_written:
+                self._warn("a published heartbeat is not visible in the database: its session waits for a standby")
+                return None
+            self._own, self.warning = newest.id, ""
         if self._clock() >= self._due_at:
             self.write(connection, driver)
         return None
@@ -84,17 +96,28 @@ class OwnHeartbeats:
         """Write a heartbeat; from then on :meth:`find_foreign` writes one a minute.
 
         Raises:
-            DatabaseError: The database does not answer, or the role may not write heartbeats.
+            DatabaseUnavailableError: The database does not answer.
         """
         self._due_at = self._clock()
         try:
             self._ask(connection, driver, "write", pipeline=self._pipeline)
-        except DatabaseError as error:
-            if error.sqlstate not in _WAITED_TOO_LONG:
-                raise
-            logger.debug("the heartbeat has to wait", exc_info=True)
+        except DatabaseUnavailableError:
+            raise
+        except DatabaseError as error:  # events are no worse for it
+            self._warn(f"heartbeats are not written: {error}")
+            if error.sqlstate in _WAITED_TOO_LONG:
+                return
         else:
-            self._due_at += _PAUSE_SECONDS
+            self.warning = ""
+        self._due_at += _PAUSE_SECONDS
+
+    def _warn(self, text: str) -> None:
+        logger.log(logging.DEBUG if text == self.warning else logging.WARNING, "%s", text)
+        self.warning = text
+
+    def renewed(self) -> "OwnHeartbeats":
+        """Return what has read nothing yet."""
+        return OwnHeartbeats(self._topic, self._kafka, outbox=self._outbox, pipeline=self._pipeline, clock=self._clock)
 
     def close(self) -> None:
         """Forget what was read, and close the connection to the brokers."""
@@ -102,6 +125,10 @@ class OwnHeartbeats:
         self._reset()
         if tail is not None:
             tail.close()
+
+    def _look_for(self, connection: AnyConnection, driver: TransactionDriver, beat: Heartbeat) -> Row:
+        """Return whether the database knows a heartbeat, and whether another session has written one that it hides."""
+        return self._ask(connection, driver, "knows", id=beat.id, number=beat.number)[0]
 
     def _ask(
         self, connection: AnyConnection, driver: TransactionDriver, statement: str, **parameters: object

@@ -67,7 +67,7 @@ def health_of(progress: Progress | RelayProgress, *, now: float, limits: HealthL
     """
     limit = (limits or HealthLimits()).stuck_after_seconds
     if isinstance(progress, RelayProgress):
-        stuck, degraded = tuple(_relay_stops(progress, now, limit)), tuple(_relay_hindrances(progress))
+        stuck, degraded = tuple(_relay_stops(progress, now, limit)), tuple(_relay_hindrances(progress, now))
     else:
         stuck, degraded = tuple(_stops(progress, now, limit)), tuple(_hindrances(progress))
     status = HealthStatus.STUCK if stuck else HealthStatus.DEGRADED if degraded else HealthStatus.OK
@@ -119,8 +119,10 @@ def _relay_stops(progress: RelayProgress, now: float, limit: float) -> Iterator[
         yield f"every attempt has failed for {now - progress.failing_since:.0f} s"
 
 
-def _relay_hindrances(progress: RelayProgress) -> Iterator[str]:
+def _relay_hindrances(progress: RelayProgress, now: float) -> Iterator[str]:
     """Yield what of a relay needs the operator's attention."""
+    if progress.silent_since is not None:
+        yield f"the {progress.silent} has not answered for {now - progress.silent_since:.0f} s"
     if progress.failing_since is not None:
         yield f"the last attempt failed: {progress.error}"
     if progress.warning:

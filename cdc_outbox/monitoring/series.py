@@ -186,6 +186,12 @@ SERIES: tuple[Series, ...] = (
         "How long ago the oldest event was read that is not delivered; 0 if there is none.",
     ),
     Series(
+        "cdc_outbox_relay_silent_seconds",
+        SeriesKind.GAUGE,
+        ("relay", "connection"),
+        "How long the connection `stream`, `database` or `sink` has not answered a question; 0 while it answers.",
+    ),
+    Series(
         "cdc_outbox_relay_last_delivery_timestamp_seconds",
         SeriesKind.GAUGE,
         ("relay",),

@@ -2,10 +2,17 @@
 
 from collections.abc import Mapping
 
+from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
-from cdc_outbox.relay.relay_errors import NotThePublisherError, ServerChangedError, SlotMovedError
+from cdc_outbox.relay.relay_errors import (
+    NotThePublisherError,
+    ServerChangedError,
+    SlotLostError,
+    SlotMovedError,
+    SlotNotFoundError,
+)
 
 
 def require_publisher(publisher: Publisher | None, slot: str, *, epoch: int | None = None) -> Publisher:
@@ -50,6 +57,21 @@ def require_log(publisher: Publisher, log: LogIdentity) -> None:
             expected=publisher.log.system,
             found=log.system,
         )
+
+
+def require_slot(slot: SlotFacts | None, name: str) -> SlotFacts:
+    """Return the slot if it can be read.
+
+    Raises:
+        SlotNotFoundError: It does not exist.
+        SlotLostError: The server removed WAL that it needs.
+    """
+    if slot is None:
+        raise SlotNotFoundError(f"the slot {name} does not exist", slot=name)
+    if slot.wal_status == "lost" or slot.invalidation:
+        reason = slot.invalidation or "the server removed WAL that it needs"
+        raise SlotLostError(f"the slot {name} is lost: {reason}", slot=name)
+    return slot
 
 
 def require_own_heartbeats(foreign: Heartbeat | None) -> None:

@@ -4,7 +4,8 @@ import os
 import socket
 
 from cdc_outbox.databases.drivers import AnyConnection, translated_for_operator
-from cdc_outbox.databases.drivers.psycopg import Psycopg, connect
+from cdc_outbox.databases.drivers.psycopg import Psycopg
+from cdc_outbox.databases.drivers.psycopg_bounded import connect_bounded
 from cdc_outbox.databases.drivers.sqlstate import OBJECT_IN_USE, UNDEFINED_OBJECT
 from cdc_outbox.databases.introspection import Catalog
 from cdc_outbox.databases.lsn import Lsn
@@ -18,7 +19,7 @@ from cdc_outbox.debezium.event_router.outbox_rows import relation_columns
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.relay.relay_errors import RelayError, ServerChangedError, SlotInUseError, SlotNotFoundError
-from cdc_outbox.relay.wal_source import StreamFacts
+from cdc_outbox.relay.wal_source import SILENCE_SECONDS, StreamFacts
 
 _LOOK_MILLISECONDS = 5_000
 """A look takes a few; a server that takes longer is in no state to be read from."""
@@ -33,6 +34,7 @@ class PostgresqlServer:
         outbox: The table that the publication publishes.
         name: What ``pg_stat_replication`` calls the relay.
         heartbeats: Those of the outbox; ``None`` where none are published.
+        silence_seconds: How long the server may be silent before it counts as lost.
     """
 
     def __init__(
@@ -44,15 +46,16 @@ class PostgresqlServer:
         publication: str,
         name: str,
         heartbeats: OwnHeartbeats | None = None,
+        silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
-        self._dsn, self._outbox, self._name = dsn, outbox, name
+        self._dsn, self._outbox, self._name, self._silence_seconds = dsn, outbox, name, silence_seconds
         self._slot, self._publication = slot, publication
         self._driver = Psycopg()
         self._heartbeats = heartbeats
         self._is_reading = False
         self._connection: AnyConnection | None = None
+        self._stream: ReplicationConnection | None = None
         self._server = ServerIdentity(LogIdentity("", None), None, "")
-        self._reader: int | None = None
         self._instance = f"{socket.gethostname()}/{os.getpid()}"
 
     def look(self) -> StreamFacts:
@@ -80,6 +83,7 @@ class PostgresqlServer:
             slot=slot,
             publishes=publication is not None and publication.publishes_each_insert,
             foreign=foreign,
+            warning=self._heartbeats.warning if self._heartbeats else "",
         )
 
     def claim(self, publisher: Publisher, confirmed: Lsn) -> int | None:
@@ -94,7 +98,7 @@ class PostgresqlServer:
             confirmed=confirmed,
             instance=self._instance,
             after=publisher,
-            reader=self._reader,
+            reader=None if self._stream is None else self._stream.process,
         )
         if epoch is None and self._publishers().find() == publisher:
             raise DatabaseUnavailableError("the server ended the replication stream")
@@ -130,7 +134,8 @@ class PostgresqlServer:
         if self._connection is None:
             # What is confirmed is written before the slot confirms it: it has to last, and not to wait for standbys.
             options = f"-c statement_timeout={_LOOK_MILLISECONDS} -c synchronous_commit=local"
-            self._connection = connect(self._dsn, application_name=f"{self._name} (look)", options=options)
+            name = f"{self._name} (look)"
+            self._connection = connect_bounded(self._dsn, self._silence_seconds, application_name=name, options=options)
         return self._connection
 
     def start(self, position: Lsn | None) -> ReplicationConnection:
@@ -143,7 +148,7 @@ class PostgresqlServer:
             DatabaseError: The server cannot be reached, or refuses the role; or it was started, or the DSN led to
                 another server of the same system, since the last look.
         """
-        stream = ReplicationConnection(self._dsn, self._name)
+        self._stream = stream = ReplicationConnection(self._dsn, self._name, self._silence_seconds)
         try:
             self._require_looked_at(stream)
             stream.start(self._slot, self._publication, position)
@@ -161,15 +166,29 @@ class PostgresqlServer:
         if log.system != known.log.system:
             message = f"the DSN leads to two servers, {known.log.system} and {log.system}"
             raise ServerChangedError(message, expected=known.log.system, found=log.system)
-        started, self._reader = stream.find_process()
-        if (log, started) != (known.log, known.started):
+        if (log, stream.find_started()) != (known.log, known.started):
             raise DatabaseUnavailableError("the server was restarted, or the DSN leads to two servers of one system")
 
     def close(self) -> None:
-        """Close the ordinary connection, and that to the heartbeats."""
+        """Close the connections, and that to the heartbeats."""
         connection, self._connection = self._connection, None
+        stream, self._stream = self._stream, None
         self._is_reading = False
         if connection is not None:
             connection.close()
+        if stream is not None:
+            stream.finish()
         if self._heartbeats is not None:
             self._heartbeats.close()
+
+    def renewed(self) -> "PostgresqlServer":
+        """Return the server as if nothing was opened, for a caller that leaves this object to a thread that hangs."""
+        return PostgresqlServer(
+            self._dsn,
+            self._outbox,
+            slot=self._slot,
+            publication=self._publication,
+            name=self._name,
+            heartbeats=self._heartbeats and self._heartbeats.renewed(),
+            silence_seconds=self._silence_seconds,
+        )

@@ -5,7 +5,7 @@ import inspect
 import logging
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from random import Random
@@ -25,8 +25,9 @@ RETRIES = Backoff(first_seconds=0.25, longest_seconds=10.0)
 """A relay whose broker is down asks this seldom."""
 _STANDBY_SECONDS = 2.0
 """The longest pause of a standby, which takes over within it when the slot is free."""
-STOP_SECONDS = 30.0
-"""How long the sink may still deliver after a stop; the rest is read again after the next start."""
+STOP_SECONDS = 10.0
+"""How long the sink may still deliver after a stop; the rest is read again after the next start. All else that a relay
+ends with is bounded too, so that it has ended in less than the 30 s after which most supervisors kill it."""
 _IDLE_SECONDS, _BUSY_SECONDS, _FULL_SECONDS = 0.5, 0.01, 0.05
 """How long to wait for events with nothing under way, for deliveries with nothing to read, and for room in the sink.
 
@@ -48,13 +49,19 @@ class UnitSource(Protocol):
 
     lag_bytes: int | None
     """How much of the log is not confirmed; ``None`` where that is not known."""
-    warning: str
-    """What needs the operator's attention; empty if nothing does."""
     has_more: bool
     """Whether the last :meth:`read` may have left something that had arrived."""
 
-    def open(self) -> None:
-        """Start to read where everything before was confirmed."""
+    @property
+    def warning(self) -> str:
+        """What needs the operator's attention; empty if nothing does."""
+
+    @property
+    def silent(self) -> Mapping[str, float | None]:
+        """Since when each connection has not answered what it was asked; ``None`` for one that has."""
+
+    def open(self, is_stopping: Callable[[], bool]) -> None:
+        """Start to read where everything before was confirmed; once the relay is stopped, wait for nothing for long."""
 
     def read(self, seconds: float) -> Unit[Any] | None:
         """Return what was read next, after waiting at most so long; ``None`` if nothing came."""
@@ -124,6 +131,9 @@ class Relay:
                 _release_frames(error)  # one of them may keep the sink, whose clients have threads
                 if not error.retryable:
                     raise
+                if self._stopping.is_set():
+                    logger.info("stopped after %s: %s", type(error).__name__, error)
+                    break
                 pause = self._retries.pause(self._failures, self._random)
                 self._failures += 1
                 if isinstance(error, SlotInUseError):
@@ -132,13 +142,13 @@ class Relay:
                     logger.log(logging.DEBUG if is_known else logging.INFO, "standing by: %s", error)
                 else:
                     logger.warning("%s: %s; next attempt in %.1f s", type(error).__name__, error, pause)
-                self._stats.fails(error)
+                self._stats.fails(error, self._source.silent)
                 self._stopping.wait(pause)
 
     def _run_once(self) -> None:
         self._stats.opens()
         try:
-            self._source.open()
+            self._source.open(self._stopping.is_set)
             sink = self._open_sink()
             self._stats.reads()
             self._relay_to(sink)
@@ -171,7 +181,8 @@ class Relay:
     def _settle(self) -> bool:
         now = self._clock()
         is_busy = self._source.settle(now)
-        if self._stats.settle(now, self._source.lag_bytes, self._source.warning):
+        source = self._source
+        if self._stats.settle(now, source.lag_bytes, source.warning, source.silent):
             self._failures = 0
         return is_busy
 

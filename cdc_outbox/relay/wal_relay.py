@@ -18,13 +18,15 @@ from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import RelayError, RelayRefusedError
 from cdc_outbox.relay.sinks import Sink
-from cdc_outbox.relay.wal_source import WalSource
+from cdc_outbox.relay.wal_source import SILENCE_SECONDS, WalSource
 from cdc_outbox.spec import Latency, Spec
 from cdc_outbox.telemetry import Metrics
 
 _LINGER_MS: Mapping[Latency, float] = {Latency.LOW: 0, Latency.BALANCED: 0, Latency.ECONOMY: 20}
 """How long a batch waits for more messages, by the spec's latency; with 0, until the log is read."""
 _COMPRESSION = "producer.override.compression.type"
+_MOST_SILENCE_SECONDS = 300.0
+"""The most that librdkafka takes."""
 _LOG = logging.getLogger("cdc_outbox.relay.librdkafka")
 
 
@@ -76,6 +78,7 @@ def make_relay(
     open_sink: Callable[[], Sink] | None = None,
     metrics: Metrics | None = None,
     creates_topics: bool = True,
+    silence_seconds: float = SILENCE_SECONDS,
 ) -> Relay:
     """Return a relay that publishes the messages that Connect would publish for the spec.
 
@@ -89,11 +92,14 @@ def make_relay(
             after each error.
         metrics: Receives the series whose names have ``relay``.
         creates_topics: Whether missing topics are created; otherwise an event without a topic is refused.
+        silence_seconds: How long a connection to database or brokers may be silent before it counts as lost. The stream
+            of the slot gets 30 at least: a healthy server may need as long for an answer.
 
     Raises:
         RelayRefusedError: The spec asks for what the relay does not do.
         RelayError: psycopg has no C library here.
-        ConfigError: The spec is wrong, or neither or both of ``kafka`` and ``open_sink`` are given.
+        ConfigError: The spec is wrong, neither or both of ``kafka`` and ``open_sink`` are given, or ``silence_seconds``
+            is less than 1 or more than 300.
     """
     # The drivers are imported here, so that whoever imports this package needs none of them.
     from cdc_outbox.databases.replication import has_fast_client  # noqa: PLC0415
@@ -101,6 +107,8 @@ def make_relay(
 
     if (kafka is None) == (open_sink is None):
         raise ConfigError("give either kafka or open_sink", field="make_relay")
+    if not 1 <= silence_seconds <= _MOST_SILENCE_SECONDS:
+        raise ConfigError("silence_seconds must be from 1 to 300", field="make_relay.silence_seconds")
     refuse_unrelayable(spec)
     if not has_fast_client():
         raise RelayError(
@@ -110,14 +118,22 @@ def make_relay(
     compiler = RouteCompiler.from_config(render(spec), raw_topic=raw_topic(spec))
     slot, publication = spec.database.slot, spec.database.publication
     settings = {"bootstrap.servers": kafka} if isinstance(kafka, str) else kafka
+    if settings is not None:
+        settings = {"socket.timeout.ms": round(silence_seconds * 1000), **settings}
     heartbeats, topic = None, spec.heartbeat_topic
     if settings is not None and topic is not None:
         heartbeats = OwnHeartbeats(topic, settings, outbox=spec.outbox, pipeline=spec.name)
     server = PostgresqlServer(
-        dsn, spec.outbox, slot=slot, publication=publication, name=f"{RELAY}{spec.name}", heartbeats=heartbeats
+        dsn,
+        spec.outbox,
+        slot=slot,
+        publication=publication,
+        name=f"{RELAY}{spec.name}",
+        heartbeats=heartbeats,
+        silence_seconds=silence_seconds,
     )
-    routes = OutboxRoutes(compiler, spec.outbox.table, server.read_columns)
-    source = WalSource(server, routes, slot=slot, publication=publication)
+    routes = OutboxRoutes(compiler, spec.outbox.table, lambda relation: source.read_columns(relation))  # noqa: PLW0108 - it follows
+    source = WalSource(server, routes, slot=slot, publication=publication, silence_seconds=silence_seconds)
     sink = open_sink or _kafka_sink(spec, settings or {}, creates_topics=creates_topics)
     return Relay(source, sink, name=spec.name, metrics=metrics, heartbeat_topic=topic)
 

@@ -1,20 +1,22 @@
 """Events from PostgreSQL's write-ahead log, through a replication slot."""
 
 import logging
-from collections.abc import Callable, Mapping
-from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
-from contextlib import closing, suppress
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, Protocol
+from typing import Protocol
 
 from cdc_outbox.databases.drivers.sqlstate import UNDEFINED_OBJECT
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
+from cdc_outbox.databases.pgoutput import Relation
 from cdc_outbox.databases.publishers import LogIdentity, Publisher
-from cdc_outbox.errors import DatabaseError
+from cdc_outbox.debezium.event_router.column_values import Column
+from cdc_outbox.errors import CdcOutboxError, DatabaseError, DatabaseUnavailableError, TransactionConflictError
 from cdc_outbox.relay.ownership import (
     claimed_position,
     find_start,
@@ -22,14 +24,11 @@ from cdc_outbox.relay.ownership import (
     require_own_heartbeats,
     require_position,
     require_publisher,
+    require_slot,
     taken_over,
 )
-from cdc_outbox.relay.relay_errors import (
-    NotThePublisherError,
-    PublicationNotFoundError,
-    SlotLostError,
-    SlotNotFoundError,
-)
+from cdc_outbox.relay.relay_errors import PublicationNotFoundError
+from cdc_outbox.relay.second_thread import END_SECONDS, DaemonThreads, SecondThread
 from cdc_outbox.relay.transactions import Routes, Transactions
 from cdc_outbox.relay.units import Outstanding, Unit
 
@@ -41,8 +40,11 @@ QUIET_SECONDS = 5.0
 """Between two status updates, also with nothing to confirm: after three times this the server gives the relay up."""
 LOOK_SECONDS = 5.0
 """Between two looks at publisher, slot and publication, of whose loss the stream does not always tell."""
-END_SECONDS = 5.0
-"""How long the end of a stream may take."""
+SILENCE_SECONDS = 30.0
+"""How long a connection may be silent before it counts as lost: longer than a failover, shorter than a night."""
+ANSWER_SECONDS = 30.0
+"""The longest that a healthy server takes to answer a status update: twice the session's ``wal_sender_timeout``. While
+it decodes what is in no row of the stream, it looks for them after half of that."""
 _WORKING_SECONDS = 0.01
 """The longest wait for frames while the second thread works: its result is used between two reads."""
 LATE_SECONDS = 2.0
@@ -62,9 +64,11 @@ class ReplicationStream(Protocol):
 
     Attributes:
         branches: Where each of the server's earlier timelines ended.
+        process: The server's process that reads the slot for it.
     """
 
     branches: Mapping[int, Lsn]
+    process: int
 
     def receive(self) -> bytes | None:
         """Return the next frame that has arrived, ``None`` if none has."""
@@ -73,7 +77,7 @@ class ReplicationStream(Protocol):
         """Wait until something arrives, at most so long."""
 
     def tell(self, confirmed: int) -> None:
-        """Send a status update: everything before this position was delivered."""
+        """Send a status update, which the server answers: everything before this position was delivered."""
 
     def end(self, seconds: float) -> None:
         """End the stream so that the server reads the last status update, waiting at most so long."""
@@ -92,6 +96,7 @@ class StreamFacts:
         publishes: Whether the publication exists and publishes every row that is inserted into the outbox.
         flushed: Up to where the log is on the server's disk; ``None`` on a standby.
         foreign: The newest heartbeat in Kafka, if this database did not write it.
+        warning: What the heartbeats need of the operator; empty if nothing.
     """
 
     log: LogIdentity
@@ -100,6 +105,7 @@ class StreamFacts:
     publishes: bool
     flushed: Lsn | None = None
     foreign: Heartbeat | None = None
+    warning: str = ""
 
 
 class ReplicationServer(Protocol):
@@ -117,12 +123,14 @@ class ReplicationServer(Protocol):
     def start(self, position: Lsn | None) -> ReplicationStream:
         """Connect to the server of the last look and read the slot from a position, or from where it was confirmed."""
 
+    def read_columns(self, relation: Relation) -> Sequence[Column]:
+        """Return the outbox's columns."""
+
     def close(self) -> None:
-        """Close what :meth:`look` opened."""
+        """Close what was opened."""
 
-
-def _one_thread() -> Executor:
-    return ThreadPoolExecutor(1, "cdc-outbox relay's server")
+    def renewed(self) -> "ReplicationServer":
+        """Return the server as if nothing was opened, for a caller that leaves this object to a thread that hangs."""
 
 
 class WalSource:
@@ -138,12 +146,12 @@ class WalSource:
         slot: Its name.
         publication: Its name.
         routes: The messages of each table's rows.
+        silence_seconds: How long a connection may be silent before it counts as lost.
         clock: Monotonic seconds.
-        make_executor: Returns what runs the server's methods, one after the other.
+        make_executor: Returns what runs the server's methods.
 
     Attributes:
         lag_bytes: The WAL from the slot's confirmed position to the end of the log, at the last look.
-        warning: What the last look found that needs the operator's attention.
         has_more: Whether the last read ended because its unit was full.
     """
 
@@ -154,15 +162,19 @@ class WalSource:
         *,
         slot: str,
         publication: str,
+        silence_seconds: float = SILENCE_SECONDS,
         clock: Callable[[], float] = monotonic,
-        make_executor: Callable[[], Executor] = _one_thread,
+        make_executor: Callable[[], Executor] = DaemonThreads,
     ) -> None:
         self._server, self._routes, self._clock = server, routes, clock
-        self._make_executor = make_executor
+        self._thread = SecondThread(make_executor(), clock, silence_seconds)
+        self._answer_seconds = max(silence_seconds, ANSWER_SECONDS)
         self._slot, self._publication = slot, publication
         self.lag_bytes: int | None = None
-        self.warning = ""
         self.has_more = False
+        self._warnings: dict[str, str] = {}
+        self._work = ""
+        self._was_accepted = False
         self._stream: ReplicationStream | None = None
         self._told = 0
         self._told_at = self._looked_at = self._confirmed_at = 0.0
@@ -174,13 +186,29 @@ class WalSource:
         self._outstanding: Outstanding[int] = Outstanding()
         self._wants_reply = self._has_events = False
         self._epoch: int | None = None
-        self._executor = self._make_executor()
-        self._running: tuple[Future[Any], Callable[[Any, float], object]] | None = None
-        self._started_at = 0.0
+        self._asked_at: float | None = None
+        self._unwritten_since: float | None = None
         self._is_late = False
 
-    def open(self) -> None:
+    @property
+    def warning(self) -> str:
+        """What needs the operator's attention; empty if nothing does."""
+        return "; ".join(filter(None, self._warnings.values()))
+
+    @property
+    def silent(self) -> Mapping[str, float | None]:
+        """Since when connections have not answered what they were asked; ``None`` for one that has."""
+        return {"stream": self._asked_at, "database": self._thread.waiting_since}
+
+    def read_columns(self, relation: Relation) -> Sequence[Column]:
+        """Return the outbox's columns as the server describes them now."""
+        return self._thread.call(partial(self._server.read_columns, relation))
+
+    def open(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
         """Start to read.
+
+        Args:
+            is_stopping: Returns whether the relay was stopped, so that nothing waits for long any more.
 
         Raises:
             NotThePublisherError: Another publisher publishes the outbox, or the relay of a copy of this server;
@@ -190,16 +218,17 @@ class WalSource:
             DatabaseError: The server cannot be reached, or refuses the role.
         """
         self._reset()
-        facts = self._server.look()
+        call, self._thread.is_stopping = self._thread.call, is_stopping
+        facts = call(self._server.look)
         publisher, slot = self._accept(facts)
         start = find_start(publisher, facts.log, slot.confirmed or Lsn(0), facts.flushed)
-        self._stream = self._server.start(start)
+        self._stream = call(partial(self._server.start, start))
         self._told_at = self._confirmed_at = self._looked_at = self._clock()
-        facts = self._server.look()
+        facts = call(self._server.look)
         publisher, slot = self._accept(facts)  # only now does nothing else move the slot
         found = max(slot.confirmed or Lsn(0), start or Lsn(0))
         # Not before it reads the slot: relays that wait for it would take the epoch from each other.
-        self._epoch = self._server.claim(publisher, claimed_position(publisher, facts.log, found))
+        self._epoch = call(partial(self._server.claim, publisher, claimed_position(publisher, facts.log, found)))
         if self._epoch is None:
             raise taken_over(None)
         self._told = found.value
@@ -208,11 +237,14 @@ class WalSource:
     def _accept(self, facts: StreamFacts) -> tuple[Publisher, SlotFacts]:
         """Return publisher and slot if this relay may read."""
         publisher = require_publisher(facts.publisher, self._slot, epoch=self._epoch)
+        if facts.log.timeline is None and self._was_accepted:
+            raise DatabaseUnavailableError("the server is a standby")
         require_log(publisher, facts.log)
+        self._was_accepted = True
         require_own_heartbeats(facts.foreign)
-        slot = self._checked(facts.slot)
+        slot = require_slot(facts.slot, self._slot)
         self.lag_bytes = slot.unconfirmed_bytes
-        self.warning = _UNRESERVED if slot.wal_status == "unreserved" else ""
+        self._warnings |= {"slot": _UNRESERVED * (slot.wal_status == "unreserved"), "heartbeat": facts.warning}
         branches = self._stream.branches if self._stream else None
         require_position(publisher, facts.log, slot.name, slot.confirmed or Lsn(0), branches)
         if not facts.publishes:
@@ -220,26 +252,20 @@ class WalSource:
                 f"the publication {self._publication} does not exist, or does not publish every row that is inserted",
                 publication=self._publication,
             )
+        if self._stream and slot.reader != self._stream.process:
+            reader = f"process {slot.reader} reads" if slot.reader else "no process reads"
+            raise DatabaseUnavailableError(f"the server has ended the stream: {reader} the slot {slot.name}")
         return publisher, slot
-
-    def _checked(self, slot: SlotFacts | None) -> SlotFacts:
-        name = self._slot
-        if slot is None:
-            raise SlotNotFoundError(f"the slot {name} does not exist", slot=name)
-        if slot.wal_status == "lost" or slot.invalidation:
-            reason = slot.invalidation or "the server removed WAL that it needs"
-            raise SlotLostError(f"the slot {name} is lost: {reason}", slot=name)
-        return slot
 
     def read(self, seconds: float) -> Unit[int] | None:
         """Return what was read next, after waiting at most so long; ``None`` if nothing came."""
         self.has_more = False
-        if self._is_late and self._running is not None:
-            wait([self._running[0]], seconds)
+        if self._is_late:
+            self._thread.wait(seconds)
             return None
         unit = self._take()
         if unit is None and seconds > 0:
-            self._opened.wait(min(seconds, _WORKING_SECONDS) if self._running else seconds)
+            self._opened.wait(seconds if self._thread.is_idle else min(seconds, _WORKING_SECONDS))
             unit = self._take()
         if unit is not None:
             self._outstanding.push(unit)
@@ -249,6 +275,7 @@ class WalSource:
     def _take(self) -> Unit[int] | None:
         transactions, receive = self._transactions, self._opened.receive
         add = transactions.add
+        is_silent = True
         for _ in range(_MOST_FRAMES):
             try:
                 frame = receive()
@@ -258,10 +285,16 @@ class WalSource:
                 raise
             if frame is None:
                 break
+            is_silent = False
             if add(frame):
                 self._wants_reply = True
             if transactions.is_full:
                 break
+        # Any frame is an answer: a server that decodes what others wrote sends no rows for as long as it takes.
+        if not is_silent:
+            self._asked_at = None
+        elif self._asked_at is not None and (silent := self._clock() - self._asked_at) >= self._answer_seconds:
+            raise DatabaseUnavailableError(f"the replication stream has not been answered for {silent:.0f} s")
         self.has_more = transactions.is_full
         return transactions.take()
 
@@ -280,48 +313,61 @@ class WalSource:
         is_due = self._wants_reply or now - self._confirmed_at >= pause
         if self._wants_reply or now - self._told_at >= QUIET_SECONDS:
             self._tell(now)
-        if self._running is None and confirmable > self._told and is_due:
+        if self._thread.is_idle and confirmable > self._told and is_due:
             # The commit of events that are delivered already may come in a unit of its own.
             self._has_events = self._transactions.is_open or len(self._outstanding) > 0
-            self._confirmed_at = now
-            self._start(partial(self._confirm, confirmable), lambda _, then: self._tell(then), now)
-        elif self._running is None and now - self._looked_at >= LOOK_SECONDS:
-            self._looked_at = now
-            self._start(self._server.look, lambda facts, _: self._accept(facts), now)
-        self._is_late = self._running is not None and now - self._started_at >= LATE_SECONDS
+            self._confirmed_at, self._work = now, "confirmation"
+            self._unwritten_since = now if self._unwritten_since is None else self._unwritten_since
+            self._thread.start(partial(self._confirm, confirmable), self._confirmed, now)
+            self._finish(now)
+        elif self._thread.is_idle and now - self._looked_at >= LOOK_SECONDS:
+            self._looked_at, self._work = now, "look"
+            self._thread.start(self._server.look, lambda facts, _: self._accept(facts), now)
+            self._finish(now)
+        is_unwritten = self._unwritten_since is not None and now - self._unwritten_since >= LATE_SECONDS
+        self._is_late = is_unwritten or self._thread.is_late(now, LATE_SECONDS)
         return len(self._outstanding) > 0
 
-    def _start(self, work: Callable[[], Any], then: Callable[[Any, float], object], now: float) -> None:
-        """Have the second thread work, and use its result, or its error, in a later round."""
-        self._running, self._started_at = (self._executor.submit(work), then), now
-        self._finish(now)
-
     def _finish(self, now: float) -> None:
-        if self._running is not None and self._running[0].done():
-            (work, then), self._running = self._running, None
-            then(work.result(), now)
+        """Use what the second thread has found, and wait out what kept it from that."""
+        try:
+            if self._thread.finish(now):
+                self._warnings.pop(self._work, None)
+        except TransactionConflictError as error:
+            is_known = self._work in self._warnings
+            logger.log(logging.DEBUG if is_known else logging.WARNING, "the %s waits: %s", self._work, error)
+            self._warnings[self._work] = f"the {self._work} waits: {error}"
+            if self._work == "look":
+                self._looked_at = now
+            else:
+                self._confirmed_at, self._has_events = now, True
 
-    def _confirm(self, position: int) -> None:
+    def _confirm(self, position: int) -> int:
         """Write the position down; from then on status updates confirm it."""
         if self._epoch is None or not self._server.confirm(self._epoch, Lsn(position)):
             raise taken_over(None)
-        self._told = position
+        return position
+
+    def _confirmed(self, position: int, now: float) -> None:
+        self._told, self._unwritten_since = position, None
+        self._tell(now)
 
     def _tell(self, now: float) -> None:
         self._told_at, self._wants_reply = now, False
+        self._asked_at = now if self._asked_at is None else self._asked_at
         self._opened.tell(self._told)
 
     def close(self) -> None:
-        """Confirm what is delivered, end the stream and close the connections."""
-        stream, self._stream = self._stream, None
-        self._executor.shutdown()
-        with closing(self._server):
-            if stream is None:
-                return
-            try:
-                self._confirm_last(stream)
-            finally:
+        """Confirm what is delivered, end the stream and close the connections, without waiting for a silent network."""
+        try:
+            if self._stream is not None:
+                self._confirm_last(self._stream)
+        finally:
+            stream, self._stream = self._stream, None
+            if stream is not None:
                 stream.finish()
+            if not self._thread.leave(self._server.close):
+                self._server = self._server.renewed()
 
     def _confirm_last(self, stream: ReplicationStream) -> None:
         """Tell the server what was delivered, in spite of what failed behind it."""
@@ -332,9 +378,9 @@ class WalSource:
             error.with_traceback(None)  # its unit keeps it, and the traceback's functions hold the unit
         confirmable = self._outstanding.confirmable or 0
         # What ended the relay's attempt must not be hidden by an error that follows from it.
-        with suppress(DatabaseError, NotThePublisherError):
+        with suppress(CdcOutboxError):
             if confirmable > self._told:
-                self._confirm(confirmable)
+                self._told = self._thread.call(partial(self._confirm, confirmable), END_SECONDS)
             if self._epoch is not None:
                 stream.tell(self._told)
         with suppress(DatabaseError):

@@ -113,8 +113,8 @@ BUGS = (
     Bug(
         "units-of-an-old-opening",
         "relay/wal_source.py",
-        "        self._reset()\n        facts = self._server.look()",
-        "        facts = self._server.look()",
+        "        self._reset()\n        call, self._thread",
+        "        call, self._thread",
         "tests/unit/test_wal_source.py"
         "::test_reports_of_units_that_were_read_before_the_source_was_opened_again_confirm_nothing",
     ),
@@ -164,14 +164,14 @@ BUGS = (
     Bug(
         "two-servers-of-one-system",
         "relay/postgresql_server.py",
-        "if (log, started) != (known.log, known.started):",
+        "if (log, stream.find_started()) != (known.log, known.started):",
         "if False:",
         f"{_RELAY}::test_nothing_is_read_where_look_and_stream_lead_to_different_servers",
     ),
     Bug(
         "claimed-without-the-slot",
         "relay/postgresql_server.py",
-        "            reader=self._reader,\n",
+        "            reader=None if self._stream is None else self._stream.process,\n",
         "",
         f"{_RELAY}::test_a_relay_whose_stream_ended_while_it_opened_claims_nothing",
     ),
@@ -185,8 +185,8 @@ BUGS = (
     Bug(
         "position-of-the-row-ignored",
         "relay/wal_source.py",
-        "self._server.start(start)",
-        "self._server.start(None)",
+        "partial(self._server.start, start)",
+        "partial(self._server.start, None)",
         f"{_RELAY}::test_a_crash_of_the_server_repeats_nothing_that_was_written_down",
     ),
     Bug(
@@ -299,8 +299,8 @@ BUGS = (
     Bug(
         "copy-of-the-server-publishes",
         "kafka/own_heartbeats.py",
-        "            if not is_known:",
-        "            if False:",
+        "            if not is_known and not is_written and",
+        "            if False and",
         "tests/integration/test_copied_server.py::test_a_relay_whose_database_went_back_does_not_publish",
     ),
     Bug(

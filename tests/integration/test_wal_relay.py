@@ -344,7 +344,7 @@ def test_a_look_while_another_relay_confirms_finds_no_slot_that_is_further_than_
 
 def test_a_pooler_that_drops_the_settings_is_named(outbox: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cdc_outbox.databases.replication.PINNED", {"DateStyle": "SQL, DMY"})
-    monkeypatch.setattr("cdc_outbox.databases.replication.connect", dropping_options)
+    monkeypatch.setattr("cdc_outbox.databases.drivers.psycopg_bounded.connect", dropping_options)
     with closing(outbox.source()) as source, pytest.raises(DatabaseError, match="DateStyle=ISO, MDY, not SQL, DMY"):
         source.open()
 
@@ -744,7 +744,7 @@ def test_nothing_is_read_where_look_and_stream_lead_to_different_servers(
         source.open()
     before = split.new.publisher(), split.old.publisher(), split.old.slot().confirmed
     moved = partial(ReplicationConnection, split.old.dsn)
-    monkeypatch.setattr("cdc_outbox.relay.postgresql_server.ReplicationConnection", lambda _, name: moved(name))
+    monkeypatch.setattr("cdc_outbox.relay.postgresql_server.ReplicationConnection", lambda _, *rest: moved(*rest))
     with closing(split.new.source()) as source, pytest.raises(DatabaseUnavailableError, match="two servers"):
         source.open()
     assert (split.new.publisher(), split.old.publisher(), split.old.slot().confirmed) == before

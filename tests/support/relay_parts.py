@@ -10,6 +10,7 @@ from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import Relation, keepalive_frame, wal_frame
 from cdc_outbox.databases.publishers import LogIdentity, Publisher, PublisherKind
+from cdc_outbox.debezium.event_router.column_values import Column
 from cdc_outbox.debezium.event_router.compiled import Route
 from cdc_outbox.debezium.event_router.produce import RoutedEvent
 from cdc_outbox.errors import DatabaseUnavailableError
@@ -49,6 +50,7 @@ class MemoryServer:
         self.told: list[int] = []
         self.noted: list[int] = []
         self.waits: list[float] = []
+        self.answers = True
         self.fails = Failures()
 
     def write(self, *values: bytes) -> None:
@@ -91,8 +93,14 @@ class MemoryServer:
         self.streams.append(MemoryStream(self, position))
         return self.streams[-1]
 
+    def read_columns(self, relation: Relation) -> Sequence[Column]:
+        raise AssertionError("routes of a test know their columns")
+
     def close(self) -> None:
         pass
+
+    def renewed(self) -> "MemoryServer":
+        return self
 
 
 LOG = LogIdentity("7", 3)
@@ -137,12 +145,15 @@ class ImmediateExecutor(Executor):
 
 
 class HeldExecutor(ImmediateExecutor):
-    """Does what it is given at :meth:`run`."""
+    """Does what it is given at :meth:`run`, once it holds."""
 
     def __init__(self) -> None:
         self._held: list[Callable[[], None]] = []
+        self.holds = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
+        if not self.holds:
+            return super().submit(fn, *args, **options)
         future = Future[Any]()
         self._held.append(lambda: future.set_result(fn(*args, **options)))
         return future
@@ -157,6 +168,7 @@ class MemoryStream:
     """Sends what the slot has not confirmed, with keepalives between and within transactions."""
 
     branches: Mapping[int, Lsn] = {2: Lsn(50)}
+    process = 0
 
     def __init__(self, server: MemoryServer, position: Lsn | None) -> None:
         sent = max(server.confirmed, position.value if position else 0)
@@ -190,6 +202,8 @@ class MemoryStream:
         assert row.confirmed is not None
         assert row.confirmed.value >= confirmed
         self._server.told.append(confirmed)
+        if self._server.answers:
+            self._frames.append(keepalive_frame(0))
         slot = replace(self._server.facts.slot, confirmed=Lsn(confirmed))
         self._server.facts = replace(self._server.facts, slot=slot)
 

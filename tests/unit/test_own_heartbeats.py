@@ -10,7 +10,7 @@ import pytest
 from cdc_outbox.databases.drivers import Row
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import DatabaseError
+from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError
 from cdc_outbox.kafka import own_heartbeats
 from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
 from cdc_outbox.message import Message
@@ -26,6 +26,7 @@ class Database(Psycopg):
 
     def __init__(self) -> None:
         self.known: set[str] = set()
+        self.is_written = False
         self.asked: list[str] = []
         self.written = 0
         self.error: Exception | None = None
@@ -34,7 +35,7 @@ class Database(Psycopg):
         if "id" in parameters:
             [name] = [name for name in ("a1", "a2", "c1", "c2", "c3") if id_of(name) == parameters["id"]]
             self.asked.append(name)
-            return [(name in self.known,)]
+            return [(name in self.known, self.is_written)]
         if self.error is not None:
             raise self.error
         self.written += 1
@@ -125,20 +126,62 @@ def test_what_a_copy_publishes_later_is_not_looked_at(rig: Rig) -> None:
     assert rig.database.asked == ["a2"]
 
 
-@pytest.mark.parametrize("code", ["55P03", "57014"])
+@pytest.mark.parametrize("code", ["40P01", "55P03", "57014"])
 def test_a_locked_outbox_is_waited_for(rig: Rig, code: str) -> None:
     rig.database.error = DatabaseError("locked", sqlstate=code)
     rig.write()
     assert rig.look() is None
+    assert rig.heartbeats.warning == "heartbeats are not written: locked"
     rig.database.error = None
     assert rig.look() is None
     assert rig.database.written == 1
+    assert rig.heartbeats.warning == ""
 
 
-def test_a_role_that_may_not_write_is_told(rig: Rig) -> None:
-    rig.database.error = DatabaseError("permission denied", sqlstate="42501")
-    with pytest.raises(DatabaseError, match="permission denied"):
+@pytest.mark.parametrize("code", ["42501", "23514", "42883"])
+def test_one_that_cannot_be_written_is_told_once_and_tried_again_each_minute(
+    rig: Rig, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.database.error = DatabaseError("no", sqlstate=code)
+    rig.write()
+    for rig.now in (30.0, 60.0):
+        assert rig.look() is None
+    assert rig.heartbeats.warning == "heartbeats are not written: no"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    rig.database.error = None
+    for rig.now in (119.0, 120.0):
+        assert rig.look() is None
+    assert (rig.database.written, rig.heartbeats.warning) == (1, "")
+
+
+def test_a_database_that_cannot_be_reached_is_an_outage(rig: Rig) -> None:
+    rig.database.error = DatabaseUnavailableError("gone")
+    with pytest.raises(DatabaseUnavailableError):
         rig.write()
+
+
+def test_one_that_its_own_session_does_not_show_yet_is_waited_for(rig: Rig) -> None:
+    rig.publish("a1", 1, None)
+    rig.database.is_written = True
+    assert [rig.look(), rig.look()] == [None, None]
+    assert "waits for a standby" in rig.heartbeats.warning
+    rig.database.is_written, rig.database.known = False, {"a1"}
+    assert rig.look() is None
+    assert rig.heartbeats.warning == ""
+    rig.publish("c2", 2, "a1")
+    assert rig.look() == "c2"
+
+
+def test_one_whose_session_ends_while_it_is_looked_for_is_asked_for_again(rig: Rig) -> None:
+    class Late(Database):
+        def fetch(self, connection: Any, statement: Any, parameters: Any = None) -> list[Row]:
+            found = super().fetch(connection, statement, parameters)
+            self.known = {"a1"}
+            return found
+
+    rig.database = Late()
+    rig.publish("a1", 1, None)
+    assert rig.look() is None
 
 
 def test_nothing_is_kept_of_an_earlier_attempt(rig: Rig) -> None:

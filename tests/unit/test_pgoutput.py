@@ -121,4 +121,4 @@ def test_another_frame_than_a_keepalive_is_refused(damage: Callable[[bytes], byt
 
 def test_a_status_update_confirms_one_position_in_the_time_of_postgresql() -> None:
     update = status_update(7, 946_684_800_000_001)
-    assert update == b"r" + (7).to_bytes(8) * 3 + (1).to_bytes(8) + b"\0"
+    assert update == b"r" + (7).to_bytes(8) * 3 + (1).to_bytes(8) + b"\1"

@@ -1,9 +1,11 @@
 """What a source confirms, and when it refuses to read."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,14 @@ from cdc_outbox.databases.heartbeats import Heartbeat
 from cdc_outbox.databases.lsn import Lsn
 from cdc_outbox.databases.pgoutput import keepalive_frame
 from cdc_outbox.databases.publishers import LogIdentity, PublisherKind
-from cdc_outbox.errors import CdcOutboxError
+from cdc_outbox.databases.replication import PINNED
+from cdc_outbox.errors import (
+    CdcOutboxError,
+    DatabaseAccessError,
+    DatabaseError,
+    DatabaseUnavailableError,
+    TransactionConflictError,
+)
 from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
@@ -23,7 +32,16 @@ from cdc_outbox.relay.relay_errors import (
 )
 from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.units import Unit
-from cdc_outbox.relay.wal_source import IDLE_SECONDS, LATE_SECONDS, LOOK_SECONDS, QUIET_SECONDS, StreamFacts, WalSource
+from cdc_outbox.relay.wal_source import (
+    ANSWER_SECONDS,
+    IDLE_SECONDS,
+    LATE_SECONDS,
+    LOOK_SECONDS,
+    QUIET_SECONDS,
+    SILENCE_SECONDS,
+    StreamFacts,
+    WalSource,
+)
 from tests.support.relay_parts import (
     LOG,
     HeldExecutor,
@@ -154,7 +172,6 @@ CHANGES = [
     (lambda facts: with_slot(facts, wal_status="lost"), SlotLostError),
     (lambda facts: with_slot(facts, invalidation="idle_timeout"), SlotLostError),
     (lambda facts: replace(facts, publishes=False), PublicationNotFoundError),
-    (lambda facts: replace(facts, log=LogIdentity("7", None)), ServerChangedError),
     (lambda facts: replace(facts, log=LogIdentity("8", 3)), ServerChangedError),
     (lambda facts: replace(facts, publisher=None), NotThePublisherError),
     (lambda facts: replace(facts, publisher=publisher(kind=PublisherKind.DEBEZIUM)), NotThePublisherError),
@@ -252,6 +269,7 @@ def test_while_a_position_is_written_down_events_are_read_and_the_server_hears_o
     source = source_of(server, lambda: executor)
     server.write(b"1")
     source.open()
+    executor.holds = True
     deliver(read(source))
     assert source.settle(2) is False
     server.write(b"2")
@@ -273,6 +291,7 @@ def test_nothing_more_is_read_while_a_position_waits_to_be_written_down(server: 
     source = source_of(server, lambda: executor)
     server.write(b"1")
     source.open()
+    executor.holds = True
     deliver(read(source))
     source.settle(2)
     source.settle(2 + LATE_SECONDS)
@@ -288,6 +307,7 @@ def test_frames_are_not_waited_for_while_the_second_threads_result_is_due(server
     source = source_of(server, lambda: executor)
     server.write(b"1")
     source.open()
+    executor.holds = True
     deliver(read(source))
     source.settle(2)
     assert source.read(30) is None
@@ -399,3 +419,192 @@ def test_a_server_of_another_history_is_not_read(server: MemoryServer, source: W
         source.open()
     source.close()
     assert server.told == []
+
+
+def test_a_standby_that_answers_for_a_moment_is_an_outage_unless_it_is_the_first_that_answers(
+    server: MemoryServer, source: WalSource
+) -> None:
+    primary = server.facts
+    server.facts = standby = replace(primary, log=LogIdentity("7", None))
+    with pytest.raises(ServerChangedError):
+        source.open()
+    server.facts = primary
+    source.open()
+    server.facts = replace(server.facts, log=standby.log)
+    with pytest.raises(DatabaseUnavailableError, match="standby"):
+        source.settle(LOOK_SECONDS)
+    source.close()
+    with pytest.raises(DatabaseUnavailableError, match="standby"):
+        source.open()
+
+
+def test_a_login_that_is_refused_after_one_that_was_accepted_is_an_outage(
+    server: MemoryServer, source: WalSource
+) -> None:
+    accepting, server.look = server.look, refusing(DatabaseAccessError("no"))  # type: ignore[method-assign]
+    with pytest.raises(DatabaseAccessError):
+        source.open()
+    server.look = accepting  # type: ignore[method-assign]
+    source.open()
+    source.close()
+    server.look = refusing(DatabaseAccessError("no"))  # type: ignore[method-assign]
+    with pytest.raises(DatabaseUnavailableError):
+        source.open()
+    server.look = refusing(DatabaseAccessError("a privilege", sqlstate="42501"))  # type: ignore[method-assign]
+    with pytest.raises(DatabaseAccessError):
+        source.open()
+
+
+def refusing(error: Exception) -> Callable[..., Any]:
+    def refuse(*_: object) -> None:
+        raise error
+
+    return refuse
+
+
+@pytest.mark.parametrize("code", ["40P01", "55P03", "57014"])
+@pytest.mark.parametrize("kind", ["look", "confirm"])
+def test_a_lock_is_waited_out_with_a_line_in_the_log(
+    server: MemoryServer, source: WalSource, code: str, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source.open()
+    server.write(b"1")
+    deliver(read(source))
+    locked = DatabaseError if code == "57014" else TransactionConflictError
+    free = getattr(server, kind)
+    setattr(server, kind, refusing(locked("locked", sqlstate=code)))
+    for second in range(1, 30):
+        source.settle(second)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "waits: locked" in caplog.text
+    assert "waits: locked" in source.warning
+    assert server.confirmed == (100 if kind == "look" else 1)
+    setattr(server, kind, free)
+    for second in range(30, 40):
+        source.settle(second)
+    assert (source.warning, server.confirmed) == ("", 100)
+
+
+def test_nothing_more_is_read_while_a_lock_keeps_a_position_from_being_written_down(
+    server: MemoryServer, source: WalSource
+) -> None:
+    source.open()
+    server.write(b"1")
+    deliver(read(source))
+    confirm, server.confirm = server.confirm, refusing(TransactionConflictError("locked"))  # type: ignore[method-assign]
+    server.write(b"2")
+    for second in range(1, 10):
+        source.settle(second)
+    assert source.read(0) is None
+    server.confirm = confirm  # type: ignore[method-assign]
+    source.settle(10)
+    source.settle(11)
+    assert [event[1] for event in read(source).events] == [b"2"]
+
+
+def test_a_lock_when_the_source_is_opened_is_waited_out(server: MemoryServer, source: WalSource) -> None:
+    server.claim = refusing(DatabaseError("canceling statement", sqlstate="57014"))  # type: ignore[method-assign]
+    with pytest.raises(TransactionConflictError):
+        source.open()
+
+
+class Moving:
+    """Monotonic seconds of the test."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def moving_source(server: MemoryServer, silence_seconds: float = 30.0) -> tuple[WalSource, Moving, HeldExecutor]:
+    clock, executor = Moving(), HeldExecutor()
+    source = WalSource(
+        server,
+        NamedRoutes(),
+        slot="slot",
+        publication="pub",
+        silence_seconds=silence_seconds,
+        clock=clock,
+        make_executor=lambda: executor,
+    )
+    return source, clock, executor
+
+
+def run_until(source: WalSource, clock: Moving, end: float) -> None:
+    """Read and settle as the relay's loop does."""
+    while clock.now < end:
+        clock.now += 0.5
+        source.read(0)
+        source.settle(clock.now)
+
+
+@pytest.mark.parametrize(("silence_seconds", "bound"), [(5.0, 30.0), (30.0, 30.0), (60.0, 60.0)])
+def test_a_stream_that_answers_no_status_update_is_lost_in_time(
+    server: MemoryServer, silence_seconds: float, bound: float
+) -> None:
+    source, clock, _ = moving_source(server, silence_seconds)
+    source.open()
+    run_until(source, clock, 100)
+    server.answers = False
+    with pytest.raises(DatabaseUnavailableError, match="stream has not been answered"):
+        run_until(source, clock, 300)
+    assert bound <= clock.now - 100 <= bound + QUIET_SECONDS + 1
+    assert source.silent["stream"] == pytest.approx(clock.now - bound, abs=1)
+
+
+def test_a_stream_without_rows_that_answers_is_never_lost(server: MemoryServer) -> None:
+    source, clock, _ = moving_source(server)
+    source.open()
+    run_until(source, clock, 1_000)
+    source.read(0)
+    assert source.silent == {"stream": None, "database": None}
+
+
+def test_answers_that_came_while_nothing_was_read_count(server: MemoryServer) -> None:
+    source, clock, _ = moving_source(server)
+    source.open()
+    run_until(source, clock, 10)
+    for clock.now in range(11, 300):  # the sink is full
+        source.settle(clock.now)
+    run_until(source, clock, 310)
+
+
+def test_the_bound_of_a_stream_is_twice_the_time_limit_of_its_session() -> None:
+    assert PINNED["wal_sender_timeout"] == f"{ANSWER_SECONDS / 2:g}s"
+
+
+def test_a_stream_whose_slot_another_process_reads_is_lost(server: MemoryServer, source: WalSource) -> None:
+    source.open()
+    server.facts = with_slot(server.facts, reader=7)
+    with pytest.raises(DatabaseUnavailableError, match="process 7 reads the slot"):
+        source.settle(LOOK_SECONDS)
+
+
+def test_a_look_that_is_not_answered_is_lost_in_time_and_its_thread_closes_what_it_uses(server: MemoryServer) -> None:
+    closed = []
+    server.close = lambda: closed.append("old")  # type: ignore[method-assign]
+    source, clock, executor = moving_source(server)
+    source.open()
+    executor.holds = True
+    with pytest.raises(DatabaseUnavailableError, match="database has not answered for 30 s"):
+        run_until(source, clock, 100)
+    assert source.silent["database"] == clock.now - 30
+    source.close()
+    assert closed == []
+    executor.run()
+    assert closed == ["old"]
+    executor.holds = False
+    source.open()
+    assert source.silent["database"] is None
+
+
+def test_a_source_that_opens_is_given_up_when_the_relay_is_stopped(server: MemoryServer) -> None:
+    executor = HeldExecutor()
+    executor.holds = True
+    source = WalSource(server, NamedRoutes(), slot="slot", publication="pub", make_executor=lambda: executor)
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailableError):
+        source.open(lambda: True)
+    source.close()
+    assert time.monotonic() - began < SILENCE_SECONDS
