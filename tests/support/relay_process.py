@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.cli.running import collect_seldom
@@ -23,7 +22,7 @@ from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.wal_relay import OutboxRoutes
-from cdc_outbox.relay.wal_source import WalSource
+from cdc_outbox.relay.wal_source import SILENCE_SECONDS, WalSource
 from cdc_outbox.spec import Spec, parse_spec
 from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
@@ -51,21 +50,36 @@ def compiler_of(spec: Spec, connector: Mapping[str, str]) -> RouteCompiler:
     return RouteCompiler.from_config(config, raw_topic=topic)
 
 
-def make_server(spec: Spec, dsn: str) -> PostgresqlServer:
+def make_server(spec: Spec, dsn: str, silence_seconds: float = SILENCE_SECONDS) -> PostgresqlServer:
     """Return the server that the relay reads from."""
     slot, publication = relay_slot(spec), spec.database.publication
-    return PostgresqlServer(dsn, spec.outbox, slot=slot, publication=publication, name=slot)
+    return PostgresqlServer(
+        dsn, spec.outbox, slot=slot, publication=publication, name=slot, silence_seconds=silence_seconds
+    )
 
 
-def make_relay(spec: Spec, dsn: str, bootstrap_servers: str, connector: Mapping[str, str] | None = None) -> Relay:
+def make_relay(
+    spec: Spec,
+    dsn: str,
+    bootstrap_servers: str,
+    connector: Mapping[str, str] | None = None,
+    silence_seconds: float = SILENCE_SECONDS,
+) -> Relay:
     """Return a relay to Kafka as the command would run it.
 
     Args:
         connector: The configuration of the connector beside it, by default the rendered one.
     """
-    server = make_server(spec, dsn)
-    routes = OutboxRoutes(compiler_of(spec, connector or render(spec)), spec.outbox.table, server.read_columns)
-    source = WalSource(server, routes, slot=relay_slot(spec), publication=spec.database.publication)
+    server = make_server(spec, dsn, silence_seconds)
+    compiler = compiler_of(spec, connector or render(spec))
+    routes = OutboxRoutes(compiler, spec.outbox.table, lambda relation: source.read_columns(relation))  # noqa: PLW0108 - it follows
+    source = WalSource(
+        server,
+        routes,
+        slot=relay_slot(spec),
+        publication=spec.database.publication,
+        silence_seconds=silence_seconds,
+    )
     kafka = {"bootstrap.servers": bootstrap_servers}
     topics = [PREFIX + topic for topic in spec.contract.topics]
     retries = Backoff(first_seconds=0.05, longest_seconds=0.5)
@@ -110,16 +124,22 @@ def let_relay_publish(pipeline: Pipeline) -> None:
             declare(connection, table, PublisherKind.WAL_RELAY, slot)
 
 
+def relay_arguments(pipeline: Pipeline, dsn: str = "", *, text: str = "") -> str:
+    """Return what this module's program is given: the pipeline's own DSN and spec, unless others are named."""
+    return json.dumps(
+        {
+            "text": text or Pipeline.text(pipeline.name),
+            "dsn": dsn or pipeline.dsn,
+            "bootstrap_servers": pipeline.stack.broker.bootstrap_servers,
+        }
+    )
+
+
 @contextmanager
 def relay_process(pipeline: Pipeline, text: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a relay of a spec's text in a process; at the end it is stopped, if it runs still."""
     let_relay_publish(pipeline)
-    given: dict[str, Any] = {
-        "text": text,
-        "dsn": pipeline.dsn,
-        "bootstrap_servers": pipeline.stack.broker.bootstrap_servers,
-    }
-    command = [sys.executable, "-m", "tests.support.relay_process", json.dumps(given)]
+    command = [sys.executable, "-m", "tests.support.relay_process", relay_arguments(pipeline, text=text)]
     with subprocess.Popen(command, cwd=ROOT) as process:
         try:
             yield process
