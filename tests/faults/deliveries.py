@@ -7,7 +7,7 @@ from itertools import groupby
 
 from cdc_outbox.relay.wal_source import LATE_SECONDS, TELL_SECONDS
 
-_EARLIEST_SECONDS = TELL_SECONDS + LATE_SECONDS + 1
+EARLIEST_SECONDS = TELL_SECONDS + LATE_SECONDS + 1
 """How long before a fault what is repeated may have been delivered, and a second for a busy machine."""
 
 
@@ -136,7 +136,7 @@ class Deliveries:
             if not strikes or first.producer == each.producer:
                 yield f"{self._at(each)}: {each.producer} repeats an event, and nothing has happened to it"
                 return
-            if first.at < max(strikes) - _EARLIEST_SECONDS:
+            if first.at < max(strikes) - EARLIEST_SECONDS:
                 early.setdefault(each.producer, set()).add(self._events[each.id].transaction)
         for producer, transactions in early.items():
             if len(transactions) > 1:

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import groupby
 from random import Random
 from typing import Self
@@ -14,12 +14,13 @@ from confluent_kafka import Consumer as Client
 from confluent_kafka import TopicPartition
 
 from cdc_outbox import Event, Outbox
+from cdc_outbox.errors import DatabaseUnavailableError
 from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.message import Message
 from tests.faults.deliveries import Arrived, Committed
 from tests.faults.relay_program import PRODUCER_HEADER
 from tests.support.pipeline import Pipeline
-from tests.support.rig import Connection
+from tests.support.rig import Connection, eventually
 from tests.support.threads import Threads
 
 _AGGREGATES = 36
@@ -36,7 +37,7 @@ _LOG.propagate = False
 
 
 class OutboxLoad:
-    """Writes into an outbox over two connections, whose transactions overlap.
+    """Writes into an outbox over two connections, whose transactions overlap, also when the server dies meanwhile.
 
     Attributes:
         committed: In the order of the commits.
@@ -47,6 +48,7 @@ class OutboxLoad:
         self._outbox = Outbox(spec=pipeline.spec)
         self.committed: list[Committed] = []
         self._transactions = 0
+        self._in_doubt: list[Committed] = []
         self._stopping, self._is_large = threading.Event(), threading.Event()
         self._opened = ExitStack()
 
@@ -55,12 +57,16 @@ class OutboxLoad:
         """Connect, and stop writing at the end."""
         with self._opened, Threads(1) as pool:
             self._pool = pool
-            self._connections = [self._opened.enter_context(psycopg.connect(self._pipeline.dsn)) for _ in range(2)]
+            self._connect()
             self._writing: Future[None] | None = None
             try:
                 yield self
             finally:
                 self._stopping.set()
+
+    def _connect(self) -> None:
+        connections = [closing(psycopg.connect(self._pipeline.dsn)) for _ in range(2)]
+        self._connections = [self._opened.enter_context(connection) for connection in connections]
 
     def begin(self) -> None:
         """Write something, and then go on in a thread."""
@@ -95,7 +101,23 @@ class OutboxLoad:
 
     def _write(self) -> None:
         while not self._stopping.wait(_PAUSE_SECONDS):
-            self._round()
+            try:
+                self._round()
+            except (psycopg.OperationalError, DatabaseUnavailableError):
+                eventually(self._recover, "the server")
+
+    def _recover(self) -> bool:
+        """Connect again, and look whether what was being committed was committed."""
+        try:
+            self._connect()
+            [connection, _] = self._connections
+            held = {str(event_id) for (event_id,) in connection.execute("select id from outbox")}
+            connection.rollback()
+        except psycopg.OperationalError:
+            return False
+        self.committed += [event for event in self._in_doubt if event.id in held]
+        self._in_doubt = []
+        return True
 
     def _round(self) -> None:
         """Write one transaction on each connection, over aggregates of its own; they may commit in either order."""
@@ -114,9 +136,11 @@ class OutboxLoad:
             if random.random() < _ROLLED_BACK and not (is_large and number == 0):
                 connection.rollback()
                 continue
-            connection.commit()
             self._transactions += 1
-            self.committed += [Committed(event_id, aggregate, self._transactions) for event_id, aggregate in events]
+            self._in_doubt = [Committed(event_id, aggregate, self._transactions) for event_id, aggregate in events]
+            connection.commit()
+            self.committed += self._in_doubt
+            self._in_doubt = []
 
     def _add(self, connection: Connection, number: int, size: int) -> list[tuple[str, str]]:
         """Write events, those of an aggregate by one statement: of several, it would choose the order."""

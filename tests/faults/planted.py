@@ -190,6 +190,28 @@ BUGS = (
         f"{_RELAY}::test_a_crash_of_the_server_repeats_nothing_that_was_written_down",
     ),
     Bug(
+        "commit-that-nobody-sees-not-waited-for",
+        "connect/postgresql_database.py",
+        "self.await_older(timeout_seconds=timeout_seconds)",
+        "None",
+        f"{_RELAY}::test_a_commit_that_lies_before_a_new_slot_is_visible_once_the_slot_is_made",
+    ),
+    Bug(
+        "check-of-earlier-events-skipped",
+        "operations/relay_slot.py",
+        "            self._finish(named, facts, timeout_seconds)\n",
+        "            pass\n",
+        "tests/acceptance/test_relay_command.py"
+        "::test_an_instance_that_was_killed_while_it_created_the_slot_hides_no_earlier_event",
+    ),
+    Bug(
+        "publishers-table-not-made",
+        "writer/outbox_schema.py",
+        "and not table.is_numbered and not dialect.features.has_publications:",
+        "and not table.is_numbered:",
+        "tests/integration/test_adoption.py::test_a_relay_publishes_what_init_and_the_checks_call_ready[unnumbered]",
+    ),
+    Bug(
         "partitioner-of-librdkafka",
         "kafka/producing.py",
         '"partitioner": "murmur2_random"',

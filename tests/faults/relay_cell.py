@@ -2,8 +2,9 @@
 
 import logging
 import signal
+import socket
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from random import Random
@@ -14,10 +15,11 @@ import psycopg
 from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.debezium.render import topics_of
 from cdc_outbox.kafka.admin import Topics
-from cdc_outbox.testing import Stack
+from cdc_outbox.testing import Postgres, Stack
+from cdc_outbox.testing.postgres import make_postgres
 from tests.faults.broker_outage import BrokerOutage
 from tests.faults.commander import CUT, GO
-from tests.faults.deliveries import Deliveries
+from tests.faults.deliveries import EARLIEST_SECONDS, Deliveries
 from tests.faults.line import Line
 from tests.faults.member import Member, end_all
 from tests.faults.outbox_load import LOW_LIMIT, OutboxLoad, TopicTail
@@ -26,7 +28,7 @@ from tests.faults.relay_program import RelayOrders
 from tests.faults.report import Result
 from tests.support.pipeline import Pipeline
 from tests.support.publishers import declare
-from tests.support.rig import eventually
+from tests.support.rig import eventually, open_folder
 from tests.support.topic_limits import set_limit
 
 RECOVERY_SECONDS = 60.0
@@ -47,6 +49,8 @@ class RelayFault(StrEnum):
     """Every second relay is killed meanwhile, when it has read what it cannot deliver."""
     REFUSED = "refused"
     """The first event of a partition is refused, in this relay and in the next one, until the topic takes it."""
+    SERVER_KILLED = "server-killed"
+    """PostgreSQL, which did not save the slot since it was made: one transaction was open all the time."""
 
     @property
     def signal(self) -> int | None:
@@ -97,6 +101,8 @@ class RelayPlay:
         self._random = Random(f"{cell.point} {cell.fault} {cell.seed}")  # noqa: S311 - it is to repeat itself
         self._is_refused = cell.fault is RelayFault.REFUSED
         self._occurrence = 1 if self._is_refused else self._random.randint(1, _OCCURRENCES.get(cell.point, 10))
+        if cell.fault is RelayFault.SERVER_KILLED and cell.point in _OPENINGS:
+            self._occurrence = 1  # another relay has delivered before, so that nothing shows when this one has opened
         self._cuts = ("database", "broker", "both")[cell.seed % 3]
         self._is_host_lost = cell.seed % 2 == 1
         """Whether the connections of a paused relay are gone at once."""
@@ -109,10 +115,11 @@ class RelayPlay:
     def __enter__(self) -> Self:
         with ExitStack() as opened:
             opened.callback(self._leave)
-            self._pipeline = pipeline = Pipeline.make(self._stack)
+            self._server = self._own_server(opened) if self._fault is RelayFault.SERVER_KILLED else self._stack.postgres
+            self._pipeline = pipeline = Pipeline.on(self._server, self._stack)
             opened.callback(self._clean)
             self._prepare()
-            self._line = opened.enter_context(Line(self._stack.postgres.port))
+            self._line = opened.enter_context(Line(self._server.port))
             self._load = opened.enter_context(OutboxLoad(pipeline, self._random).open())
             self._tail = TopicTail(pipeline)
             opened.callback(self._tail.close)
@@ -121,6 +128,17 @@ class RelayPlay:
 
     def __exit__(self, *_: object) -> None:
         self._opened.close()
+
+    @staticmethod
+    def _own_server(opened: ExitStack) -> Postgres:
+        folder = opened.enter_context(open_folder())
+        with closing(socket.socket()) as found:
+            found.bind(("127.0.0.1", 0))
+            port = found.getsockname()[1]
+        server = make_postgres(folder / "server", port, short_lived=True)
+        opened.callback(server.stop)
+        server.start()
+        return server
 
     def _prepare(self) -> None:
         """Make the slot, the row and the topics."""
@@ -208,6 +226,8 @@ class RelayPlay:
         if self._is_refused:
             self._load.write_refused()
         self._load.begin()
+        if self._fault is RelayFault.SERVER_KILLED:
+            self._deliver_for_long()
         victim.run()
         if self._point is RelayPoint.DRAINING or (self._point in _OPENINGS and self._occurrence > 1):
             eventually(self._has_arrived, "the first message")
@@ -220,6 +240,20 @@ class RelayPlay:
             self._struck_at.append(time.time())
             self._line.cut()
         victim.wait_until_there()
+
+    def _deliver_for_long(self) -> None:
+        """Have another relay deliver more than may be repeated, and none of it be saved in the slot."""
+        writer = self._opened.enter_context(closing(psycopg.connect(self._pipeline.dsn)))
+        writer.execute("select pg_current_xact_id()")
+        first = self._member("first")
+        first.run()
+
+        def has_delivered() -> bool:
+            return self._has_arrived() and self._tail.arrived[-1].at > self._tail.arrived[0].at + EARLIEST_SECONDS + 2
+
+        eventually(has_delivered, "what must not be repeated")
+        first.stop()
+        assert not first.end()
 
     def _has_arrived(self) -> bool:
         self._tail.read()
@@ -238,6 +272,10 @@ class RelayPlay:
                     self._line.cut()
                 if self._cuts != "database":
                     victim.tell(CUT)
+                victim.tell(GO)
+            case RelayFault.SERVER_KILLED:
+                self._server.kill()
+                self._server.start()
                 victim.tell(GO)
             case RelayFault.BROKER_DOWN:
                 outage, self._outage = self._outage, None

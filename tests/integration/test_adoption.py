@@ -20,7 +20,7 @@ from cdc_outbox.spec import parse_spec
 from cdc_outbox.testing import Stack
 from tests.support.commands import run_command
 from tests.support.pipeline import Pipeline
-from tests.support.relay_command import relay, wait_until_read
+from tests.support.relay_command import is_read, relay
 from tests.support.rig import eventually, make_connector_role, one
 
 # As Debezium's documentation has it.
@@ -148,8 +148,9 @@ def test_a_relay_publishes_what_init_and_the_checks_call_ready(adopted: Pipeline
             connection.execute(f"create publication {names} for table outboxevent with ({options})".encode())
     init(adopted, tmp_path)
     assert run_command("relay", spec, "--check").returncode == 0
-    with relay(adopted, spec):
-        wait_until_read(adopted)
+    with relay(adopted, spec) as process:
+        eventually(lambda: is_read(adopted) or process.poll() is not None, "the relay to read", seconds=300)
+        assert process.poll() is None, spec.with_suffix(".log").read_text()
         with psycopg.connect(adopted.dsn) as connection:
             Outbox(spec=adopted.spec).add(connection, event(1))
         eventually(adopted.messages, "the event")

@@ -21,7 +21,7 @@ from cdc_outbox.consumer import InboxTable, inbox_component
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.message import Message
 from cdc_outbox.spec import Spec, parse_spec
-from cdc_outbox.testing import Stack
+from cdc_outbox.testing import Postgres, Stack
 from cdc_outbox.writer.outbox_schema import outbox_component, outbox_statements
 from tests.support import raw_producer
 from tests.support.patience import patience
@@ -63,8 +63,13 @@ class Pipeline:
     @classmethod
     def make(cls, stack: Stack, extra: str = "") -> "Pipeline":
         """Create database and tables; the connector is deployed by :meth:`deploy`."""
+        return cls.on(stack.postgres, stack, extra)
+
+    @classmethod
+    def on(cls, server: Postgres, stack: Stack, extra: str = "") -> "Pipeline":
+        """Create them on a server of the test's own."""
         name = f"p{uuid4().hex[:10]}"
-        dsn = stack.postgres.create_database(name)
+        dsn = server.create_database(name)
         pipeline = cls(stack, parse_spec(cls.text(name, extra), name=f"{name}.yaml"), dsn)
         with pipeline.connect() as connection:
             make_connector_role(connection)

@@ -1,4 +1,4 @@
-"""A relay is killed, paused, cut off or without its broker at each point: nothing is lost, invented or swapped."""
+"""A relay is killed, paused, cut off or without its servers at each point: nothing is lost, invented or swapped."""
 
 from collections.abc import Mapping
 from typing import TypeGuard
@@ -26,6 +26,7 @@ CELLS = [
     RelayCell(point=RelayPoint.IN_TRANSACTION, fault=RelayFault.CUT),
     RelayCell(point=RelayPoint.REPORTED, fault=RelayFault.CUT, seed=2),
     RelayCell(point=RelayPoint.AFTER_CLAIM, fault=RelayFault.REFUSED),
+    RelayCell(point=RelayPoint.REPORTED, fault=RelayFault.SERVER_KILLED),
     # This relay is killed while the broker is down; the next one lives.
     RelayCell(point=RelayPoint.REPORTED, fault=RelayFault.BROKER_DOWN),
     RelayCell(point=RelayPoint.IDLE, fault=RelayFault.BROKER_DOWN),
