@@ -202,7 +202,7 @@ BUGS = (
         "            self._finish(named, facts, timeout_seconds)\n",
         "            pass\n",
         "tests/acceptance/test_relay_command.py"
-        "::test_an_instance_that_was_killed_while_it_created_the_slot_hides_no_earlier_event",
+        "::test_a_slot_of_which_no_relay_confirmed_the_start_is_checked_for_earlier_events",
     ),
     Bug(
         "publishers-table-not-made",
