@@ -25,6 +25,7 @@ class Line:
         self._pumps: set[asyncio.Task[None]] = set()
         self._wanted: str | None = None
         self._released = asyncio.Event()
+        self._silences = 0
         self.is_held = threading.Event()
         """Set while something is on the line that goes no further."""
 
@@ -51,6 +52,10 @@ class Line:
         """Let go what is held."""
         self._loop.call_soon_threadsafe(self._released.set)
 
+    def silence(self) -> None:
+        """Pass nothing on any more in the connections that there are, nor their ends; new ones are as before."""
+        self._silences += 1
+
     def cut(self) -> None:
         """Reset every connection; what is held is lost."""
         self._call(self._cut())
@@ -76,8 +81,14 @@ class Line:
         self._writers -= ends
 
     async def _pump(self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        silences = self._silences
         try:
-            while sent := await reader.read(65536):
+            while True:
+                sent = await reader.read(65536)
+                if self._silences > silences:
+                    await asyncio.Event().wait()
+                if not sent:
+                    return
                 if self._wanted == way:
                     self._wanted = None
                     self.is_held.set()

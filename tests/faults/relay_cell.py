@@ -36,6 +36,7 @@ RECOVERY_SECONDS = 60.0
 paused after fifteen."""
 _END_SECONDS = 60.0
 """By when everything must be published once the writers have stopped."""
+_LOCK_SECONDS = 12.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,6 +46,10 @@ class RelayFault(StrEnum):
     """Until a successor has gone on; then it wakes up."""
     CUT = "cut"
     """Its connections to the database, to the broker, or both are reset."""
+    SILENCE = "silence"
+    """Its connections to the database stay open, and nothing comes through them any more."""
+    LOCK = "lock"
+    """Where it writes its positions is locked for twelve seconds."""
     BROKER_DOWN = "broker-down"
     """Every second relay is killed meanwhile, when it has read what it cannot deliver."""
     REFUSED = "refused"
@@ -259,7 +264,7 @@ class RelayPlay:
         self._tail.read()
         return bool(self._tail.arrived)
 
-    def _strike(self, victim: Member) -> None:
+    def _strike(self, victim: Member) -> None:  # noqa: C901 - a case for each fault
         self._struck_at.append(time.time())
         match self._fault:
             case RelayFault.KILL:
@@ -273,26 +278,40 @@ class RelayPlay:
                 if self._cuts != "database":
                     victim.tell(CUT)
                 victim.tell(GO)
+            case RelayFault.SILENCE:
+                self._line.silence()
+                victim.tell(GO)
+            case RelayFault.LOCK:
+                victim.tell(GO)
+                with self._pipeline.connect() as connection, connection.transaction():
+                    connection.execute(f"lock table {self._pipeline.spec.outbox.publishers.quoted}".encode())
+                    time.sleep(_LOCK_SECONDS)
             case RelayFault.SERVER_KILLED:
                 self._server.kill()
                 self._server.start()
                 victim.tell(GO)
             case RelayFault.BROKER_DOWN:
-                outage, self._outage = self._outage, None
-                assert outage is not None, "there is no broker to be down"
-                outage.arrive()
-                victim.tell(GO)
-                if self._dies_in_outage:
-                    outage.wait_for_half()
-                    victim.kill()
-                outage.wait_until_over()
+                self._have_an_outage(victim)
             case RelayFault.REFUSED:
-                victim.tell(GO)
-                victim.wait_until_failed("MessageRefusedError")
-                again = self._member("again")
-                again.run()
-                again.wait_until_failed("MessageRefusedError")
-                set_limit(self._stack.broker.bootstrap_servers, self._pipeline.topic, 1_048_588)
+                self._have_it_refused(victim)
+
+    def _have_an_outage(self, victim: Member) -> None:
+        outage, self._outage = self._outage, None
+        assert outage is not None, "there is no broker to be down"
+        outage.arrive()
+        victim.tell(GO)
+        if self._dies_in_outage:
+            outage.wait_for_half()
+            victim.kill()
+        outage.wait_until_over()
+
+    def _have_it_refused(self, victim: Member) -> None:
+        victim.tell(GO)
+        victim.wait_until_failed("MessageRefusedError")
+        again = self._member("again")
+        again.run()
+        again.wait_until_failed("MessageRefusedError")
+        set_limit(self._stack.broker.bootstrap_servers, self._pipeline.topic, 1_048_588)
 
     def _goes_on(self) -> None:
         """Wait for an event that is committed from now on."""
