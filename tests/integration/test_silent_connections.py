@@ -23,8 +23,6 @@ from tests.support.silent_line import SilentLine, black_hole
 
 LOOK, STREAM = b"(look)", b"replication\0database"
 """What the first message of a connection says."""
-END_SECONDS = 20.0
-"""Within which SIGTERM ends a relay whatever is silent."""
 
 
 @pytest.fixture
@@ -90,7 +88,7 @@ def test_sigterm_ends_a_relay_when_nothing_answers(pipeline: Pipeline, line: Sil
         line.silence()
         pipeline.write(1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(patience(END_SECONDS)) == 0
+        assert process.wait(patience()) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make a network")
@@ -101,7 +99,7 @@ def test_a_relay_whose_packets_are_dropped_ends_at_sigterm_and_another_one_goes_
             network.drop()
             pipeline.write(1)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(patience(END_SECONDS)) == 0
+            assert process.wait(patience()) == 0
         relay = make_relay(pipeline.spec, pipeline.dsn, pipeline.stack.broker.bootstrap_servers)
         with RelayThread(relay):
             eventually(lambda: published(pipeline) == 2, "the second event")

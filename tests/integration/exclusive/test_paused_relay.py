@@ -7,7 +7,6 @@ import pytest
 
 from cdc_outbox.monitoring.health import HealthStatus, health_of
 from cdc_outbox.testing import Stack
-from tests.support.patience import patience
 from tests.support.pipeline import Pipeline
 from tests.support.relay_process import PREFIX, let_relay_publish, make_relay, prepare_relay
 from tests.support.relay_thread import RelayThread
@@ -39,7 +38,7 @@ def test_a_relay_says_what_is_silent_and_ends_while_it_is(outbox_stack: Stack, p
                 assert progress.silent_since < now
                 assert health_of(progress, now=now).status is HealthStatus.DEGRADED
                 running.relay.stop()
-                running.ended.result(patience(20.0))
+                running.ended.result()
             finally:
                 server.resume()
             assert running.error is None
