@@ -1,6 +1,7 @@
 """Three brokers, of which the only replica in sync dies: what was acknowledged is there, or the finding had said so."""
 
 import logging
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
@@ -34,11 +35,17 @@ class Numbered:
     def __init__(self, cluster: BrokerCluster, topic: str) -> None:
         self.topic, self._cluster = topic, cluster
         self._sink = KafkaSink({"bootstrap.servers": cluster.bootstrap_servers}, topics=[topic], logger=LOG)
-        self._unit = Unit[int]()
+        self._unit, self._taken = Unit[int](), 0
 
     def send(self, numbers: range) -> None:
-        self._unit = Unit([(self.topic, b"%d" % number, b"key", -1, 1_700_000_000_000, []) for number in numbers])
-        assert self._sink.send(self._unit, 0) == len(numbers)
+        now = int(time.time() * 1000)
+        self._unit, self._taken = Unit([(self.topic, b"%d" % number, b"key", -1, now, []) for number in numbers]), 0
+        eventually(self._is_taken, "the messages to be taken")  # the first one of a partition goes alone
+
+    def _is_taken(self) -> bool:
+        self._sink.poll(0)
+        self._taken += self._sink.send(self._unit, self._taken)
+        return self._taken == len(self._unit.events)
 
     @property
     def unreported(self) -> int:
