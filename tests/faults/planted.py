@@ -111,6 +111,42 @@ BUGS = (
         "tests/integration/test_wal_relay.py::test_a_relay_that_another_publisher_relieved_confirms_nothing_more",
     ),
     Bug(
+        "silence-of-rows-counted",
+        "relay/wal_source.py",
+        "            is_silent = False\n",
+        '            is_silent = is_silent and not frame.startswith(b"w")\n',
+        "tests/unit/test_wal_source.py::test_a_stream_without_rows_that_answers_is_never_lost",
+    ),
+    Bug(
+        "silent-stream-waited-for",
+        "relay/wal_source.py",
+        "(silent := self._clock() - self._asked_at) >= self._answer_seconds",
+        "(silent := self._clock() - self._asked_at) < 0",
+        "tests/unit/test_wal_source.py::test_a_stream_that_answers_no_status_update_is_lost_in_time",
+    ),
+    Bug(
+        "silent-look-waited-for",
+        "relay/second_thread.py",
+        "        if self.is_late(now, seconds):",
+        "        if False:",
+        "tests/unit/test_wal_source.py"
+        "::test_a_look_that_is_not_answered_is_lost_in_time_and_its_thread_closes_what_it_uses",
+    ),
+    Bug(
+        "slot-of-another-process-read-on",
+        "relay/wal_source.py",
+        "        if self._stream and slot.reader != self._stream.process:",
+        "        if False:",
+        "tests/unit/test_wal_source.py::test_a_stream_whose_slot_another_process_reads_is_lost",
+    ),
+    Bug(
+        "time-limit-of-a-statement-ends-the-relay",
+        "relay/second_thread.py",
+        "        if code == CANCELED:",
+        "        if False:",
+        "tests/unit/test_wal_source.py::test_a_lock_is_waited_out_with_a_line_in_the_log",
+    ),
+    Bug(
         "units-of-an-old-opening",
         "relay/wal_source.py",
         "        self._reset()\n        call, self._thread",
