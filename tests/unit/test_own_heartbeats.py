@@ -1,6 +1,7 @@
 """When a relay writes heartbeats, and which of those in Kafka it takes for another server's."""
 
 import json
+import logging
 from collections.abc import Iterator
 from typing import Any
 from uuid import NAMESPACE_OID, uuid5
@@ -142,6 +143,7 @@ def test_a_locked_outbox_is_waited_for(rig: Rig, code: str) -> None:
 def test_one_that_cannot_be_written_is_told_once_and_tried_again_each_minute(
     rig: Rig, code: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, own_heartbeats.__name__)
     rig.database.error = DatabaseError("no", sqlstate=code)
     rig.write()
     for rig.now in (30.0, 60.0):

@@ -1,5 +1,6 @@
 """What a source confirms, and when it refuses to read."""
 
+import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -21,6 +22,7 @@ from cdc_outbox.errors import (
     DatabaseUnavailableError,
     TransactionConflictError,
 )
+from cdc_outbox.relay import wal_source
 from cdc_outbox.relay.relay_errors import (
     NotThePublisherError,
     PublicationNotFoundError,
@@ -467,6 +469,7 @@ def refusing(error: Exception) -> Callable[..., Any]:
 def test_a_lock_is_waited_out_with_a_line_in_the_log(
     server: MemoryServer, source: WalSource, code: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.WARNING, wal_source.__name__)
     source.open()
     server.write(b"1")
     deliver(read(source))
