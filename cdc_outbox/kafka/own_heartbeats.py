@@ -24,6 +24,7 @@ _WAITED_TOO_LONG = {"40P01", "55P03", "57014"}
 """The outbox is locked, as while a partition is attached."""
 
 logger = logging.getLogger(__name__)
+_CLIENT_LOG = logging.getLogger(f"{__name__}.librdkafka")
 
 
 class OwnHeartbeats:
@@ -71,7 +72,7 @@ class OwnHeartbeats:
         """
         if self._tail is None:
             self._tail = PartitionTail(
-                self._topic, self._kafka, most=_MOST_READ, group="cdc-outbox relay", logger=logger
+                self._topic, self._kafka, most=_MOST_READ, group="cdc-outbox relay", logger=_CLIENT_LOG
             )
         for message in self._tail.read():
             record = read_record(message)
