@@ -188,7 +188,7 @@ class WalSource:
         self._epoch: int | None = None
         self._asked_at: float | None = None
         self._unwritten_since: float | None = None
-        self._is_late = False
+        self._is_late = self._is_unheard = False
 
     @property
     def warning(self) -> str:
@@ -198,7 +198,8 @@ class WalSource:
     @property
     def silent(self) -> Mapping[str, float | None]:
         """Since when connections have not answered what they were asked; ``None`` for one that has."""
-        return {"stream": self._asked_at, "database": self._thread.waiting_since}
+        # Answers wait unread while the sink is full.
+        return {"stream": self._asked_at if self._is_unheard else None, "database": self._thread.waiting_since}
 
     def read_columns(self, relation: Relation) -> Sequence[Column]:
         """Return the outbox's columns as the server describes them now."""
@@ -291,6 +292,7 @@ class WalSource:
             if transactions.is_full:
                 break
         # Any frame is an answer: a server that decodes what others wrote sends no rows for as long as it takes.
+        self._is_unheard = is_silent
         if not is_silent:
             self._asked_at = None
         elif self._asked_at is not None and (silent := self._clock() - self._asked_at) >= self._answer_seconds:

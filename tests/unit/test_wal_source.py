@@ -568,8 +568,11 @@ def test_answers_that_came_while_nothing_was_read_count(server: MemoryServer) ->
     source, clock, _ = moving_source(server)
     source.open()
     run_until(source, clock, 10)
+    server.streams[0]._frames.append(keepalive_frame(500))
+    read(source)
     for clock.now in range(11, 300):  # the sink is full
         source.settle(clock.now)
+        assert source.silent["stream"] is None
     run_until(source, clock, 310)
 
 
