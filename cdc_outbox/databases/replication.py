@@ -114,7 +114,8 @@ class ReplicationConnection:
 
     def _note(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         """Notice that PostgreSQL 18 leaves out rows of a publication that it does not find, with no more than this."""
-        if diagnostic.sqlstate == sqlstate.NOT_READY:
+        # The server says with the same code that it waits for a synchronized standby, and sends the rows afterwards.
+        if diagnostic.sqlstate == sqlstate.NOT_READY and diagnostic.source_function != "StandbySlotsHaveCaughtup":
             self._skipped = diagnostic.message_primary or "the server skipped the publication"
 
     def receive(self) -> bytes | None:

@@ -140,6 +140,20 @@ BUGS = (
         "tests/unit/test_wal_source.py::test_a_stream_whose_slot_another_process_reads_is_lost",
     ),
     Bug(
+        "standby-taken-for-a-missing-publication",
+        "databases/replication.py",
+        ' and diagnostic.source_function != "StandbySlotsHaveCaughtup"',
+        "",
+        "tests/integration/test_wal_relay.py::test_a_stream_is_not_lost_while_a_synchronized_standby_is_waited_for",
+    ),
+    Bug(
+        "heartbeat-that-waits-for-a-standby-is-anothers",
+        "kafka/own_heartbeats.py",
+        "not is_known and not is_written and not",
+        "not is_known and not",
+        "tests/integration/test_wal_relay.py::test_a_heartbeat_whose_session_waits_for_a_standby_is_no_other_servers",
+    ),
+    Bug(
         "time-limit-of-a-statement-ends-the-relay",
         "relay/second_thread.py",
         "        if code == CANCELED:",

@@ -1,5 +1,6 @@
 """The relay on PostgreSQL, with a sink in memory: restarts, odd roles, large transactions, lost slots."""
 
+import json
 import os
 import shutil
 import socket
@@ -8,6 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -16,6 +18,7 @@ import pytest
 
 from cdc_outbox.backoff import Backoff
 from cdc_outbox.connect.postgresql_database import PostgresqlDatabase
+from cdc_outbox.databases import replication
 from cdc_outbox.databases.drivers.psycopg import Psycopg
 from cdc_outbox.databases.facts import SlotFacts
 from cdc_outbox.databases.lsn import Lsn
@@ -24,6 +27,9 @@ from cdc_outbox.databases.replication import ReplicationConnection
 from cdc_outbox.databases.slots import read_slots
 from cdc_outbox.databases.table import OutboxTable
 from cdc_outbox.errors import CdcOutboxError, DatabaseError, DatabaseUnavailableError, TransactionConflictError
+from cdc_outbox.kafka import own_heartbeats
+from cdc_outbox.kafka.own_heartbeats import OwnHeartbeats
+from cdc_outbox.message import Message
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
 from cdc_outbox.relay.relay_errors import (
@@ -39,6 +45,7 @@ from cdc_outbox.relay.relay_errors import (
 from cdc_outbox.relay.transactions import MAX_EVENTS
 from cdc_outbox.relay.wal_source import WalSource
 from cdc_outbox.spec import parse_spec
+from cdc_outbox.telemetry import RelayState
 from cdc_outbox.testing import Postgres
 from cdc_outbox.testing.postgres import find_installed, make_postgres
 from cdc_outbox.testing.process import ServerCommand, make_data_folder, run_to_end, unprivileged_user
@@ -836,3 +843,188 @@ def test_a_slot_that_is_nearly_lost_is_safe_once_its_reader_has_read_the_servers
             outbox.insert(3, 3)
             relay.delivered(3)
         assert outbox.slot().wal_status == "reserved"
+
+
+@pytest.mark.parametrize("name", ["outbox", "outbox_publishers"])
+def test_a_lock_is_waited_out_while_a_relay_runs(
+    outbox: Outbox, topic: MemoryTopic, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.relay.postgresql_server._LOOK_MILLISECONDS", 200)
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.LOOK_SECONDS", 0.2)
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        with outbox.connect() as connection, connection.transaction():
+            connection.execute(f"lock table {name}".encode())
+            eventually(lambda: "waits: " in relay.relay.progress().warning or relay.error, "the lock to be met")
+        outbox.insert(2, 2)
+        relay.delivered(2)
+        eventually(lambda: not relay.relay.progress().warning, "the warning to end")
+        eventually(lambda: outbox.publisher().confirmed == outbox.slot().confirmed, "the second to be confirmed")
+    assert relay.numbers() == [1, 2]
+
+
+def test_a_database_that_refuses_logins_for_a_moment_is_waited_for(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic
+) -> None:
+    end = "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s and pid <> pg_backend_pid()"
+    with running(outbox, topic) as relay, psycopg.connect(postgres.dsn(), autocommit=True) as admin:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        admin.execute(f"alter database {outbox.name} allow_connections false".encode())
+        admin.execute(end, (outbox.name,))
+        eventually(lambda: relay.relay.progress().failing_since or relay.error, "a login to be refused")
+        admin.execute(f"alter database {outbox.name} rename to {outbox.name}_away".encode())
+        refused = relay.relay.progress().polled_at
+        eventually(lambda: relay.relay.progress().polled_at != refused or relay.error, "another one to be refused")
+        admin.execute(f"alter database {outbox.name}_away rename to {outbox.name}".encode())
+        admin.execute(f"alter database {outbox.name} allow_connections true".encode())
+        outbox.insert(2, 2)
+        relay.delivered(2)
+
+
+def test_a_standby_that_answers_for_a_moment_is_waited_for(
+    postgres: Postgres, outbox: Outbox, topic: MemoryTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    with running(outbox, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        with outbox.connect() as connection:
+            folder = Path(one(connection, "show data_directory"))
+        postgres.stop()
+        (folder / "standby.signal").touch()
+        postgres.start()
+        eventually(lambda: "the server is a standby" in caplog.text or relay.error, "the standby to be looked at")
+        outbox.execute("select pg_promote()")
+        outbox.insert(2, 2)
+        relay.delivered(2)
+
+
+def reads_on(outbox: Outbox, relay: Running, reader: int) -> bool:
+    return outbox.slot().reader == reader and relay.relay.progress().state is RelayState.READING
+
+
+ROWS = "create table other as select n from generate_series(1, {}) n"
+TABLES = """\
+do $$ begin for n in 1..{} loop execute 'create temp table t' || n || ' (a int) on commit drop'; end loop; end $$"""
+
+
+@pytest.fixture
+def with_room_for_locks(postgres: Postgres) -> Iterator[None]:
+    """A server that has room for the locks of a transaction of 20,000 tables."""
+    change_setting(postgres, "alter system set max_locks_per_transaction = 2000")
+    yield
+    change_setting(postgres, "alter system reset max_locks_per_transaction")
+
+
+def change_setting(postgres: Postgres, statement: str) -> None:
+    with psycopg.connect(postgres.dsn(), autocommit=True) as connection:
+        connection.execute(statement.encode())
+    postgres.stop()
+    postgres.start()
+
+
+@pytest.mark.parametrize(
+    ("statement", "count"),
+    [(ROWS, 100_000), (ROWS, 5_000_000), (TABLES, 200), (TABLES, 20_000)],
+    ids=["rows", "5,000,000 rows", "tables", "20,000 tables"],
+)
+@pytest.mark.usefixtures("with_room_for_locks")
+def test_a_stream_is_not_lost_while_the_server_decodes_what_is_no_row_of_it(
+    outbox: Outbox, topic: MemoryTopic, statement: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.QUIET_SECONDS", 1.0)
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.ANSWER_SECONDS", 6.0)
+    monkeypatch.setattr(replication, "PINNED", {**replication.PINNED, "wal_sender_timeout": "3s"})
+    outbox.execute(f"alter database {outbox.name} reset logical_decoding_work_mem")
+    server = outbox.server()
+    source = WalSource(server, NamedRoutes(), slot=outbox.name, publication=outbox.name, silence_seconds=6.0)
+    with Running(source, topic) as relay:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        reader = outbox.slot().reader
+        with psycopg.connect(outbox.dsn) as connection:
+            connection.execute(statement.format(count).encode())
+        outbox.insert(2, 2)
+        eventually(lambda: 2 in relay.numbers() or relay.error, "the second event", seconds=60)
+        assert reads_on(outbox, relay, reader)
+    assert relay.numbers() == [1, 2]
+
+
+def test_a_stream_is_not_lost_while_a_synchronized_standby_is_waited_for(
+    outbox: Outbox, topic: MemoryTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.QUIET_SECONDS", 0.2)
+    monkeypatch.setattr("cdc_outbox.relay.wal_source.ANSWER_SECONDS", 2.0)
+    standby = f"{outbox.name}_standby"
+    outbox.execute(
+        f"select pg_drop_replication_slot('{outbox.name}')",
+        f"select pg_create_logical_replication_slot('{outbox.name}', 'pgoutput', failover => true)",
+        f"select pg_create_physical_replication_slot('{standby}', true)",
+    )
+    outbox.declare()
+    server = outbox.server()
+    source = WalSource(server, NamedRoutes(), slot=outbox.name, publication=outbox.name, silence_seconds=2.0)
+    told: list[int] = []
+    tell = ReplicationConnection.tell
+
+    def count(stream: ReplicationConnection, confirmed: int) -> None:
+        told.append(confirmed)
+        tell(stream, confirmed)
+
+    with Running(source, topic) as relay, outbox.connect() as connection:
+        outbox.insert(1, 1)
+        relay.delivered(1)
+        reader = outbox.slot().reader
+        try:
+            connection.execute(f"alter system set synchronized_standby_slots = '{standby}'".encode())
+            connection.execute("select pg_reload_conf()")
+            eventually(lambda: one(connection, "show synchronized_standby_slots") == standby, "the setting")
+            monkeypatch.setattr(ReplicationConnection, "tell", count)
+            outbox.insert(2, 2)
+            eventually(lambda: len(told) > 8 or relay.error, "twice the bound")
+            assert relay.error is None
+            assert relay.numbers() == [1]
+            assert reads_on(outbox, relay, reader)
+        finally:
+            connection.execute("alter system reset synchronized_standby_slots")
+            connection.execute("select pg_reload_conf()")
+        relay.delivered(2)
+        assert outbox.slot().reader == reader
+    outbox.execute(f"select pg_drop_replication_slot('{standby}')")
+
+
+def test_a_heartbeat_whose_session_waits_for_a_standby_is_no_other_servers(
+    outbox: Outbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = "(number bigint primary key, id uuid, previous uuid, written_at timestamptz, lsn pg_lsn, system text)"
+    outbox.execute(f"create table outbox_heartbeats {table}")
+    name = str(uuid4())
+    record = {"number": 1, "previous": None, "at": "2026-11-24T00:00:00+00:00", "system": "7"}
+    message = Message(
+        topic="beats",
+        partition=0,
+        offset=0,
+        key=b"",
+        value=json.dumps(record).encode(),
+        headers=(("id", name.encode()),),
+    )
+    monkeypatch.setattr(own_heartbeats, "PartitionTail", lambda *_, **__: SimpleNamespace(read=lambda: [message]))
+    beats = OwnHeartbeats("beats", {"bootstrap.servers": "none"}, outbox=TABLE, pipeline=outbox.name)
+    stuck = "select exists (select from pg_stat_activity where wait_event = 'SyncRep' and datname = current_database())"
+    with outbox.connect() as admin, closing(psycopg.connect(outbox.dsn)) as writer, Threads() as threads:
+        found = beats.find_foreign(admin, Psycopg())
+        assert found is not None
+        assert found.id == name
+        await_standbys(admin, "away")
+        try:
+            writer.execute("insert into outbox_heartbeats (number, id) values (1, %s)", (name,))
+            committed = threads.submit(writer.commit)
+            eventually(lambda: one(admin, stuck), "the commit to wait for a standby")
+            assert beats.find_foreign(admin, Psycopg()) is None
+            assert "waits for a standby" in beats.warning
+        finally:
+            await_standbys(admin, "")
+        committed.result()
+        assert beats.find_foreign(admin, Psycopg()) is None
+        assert beats.warning == ""
