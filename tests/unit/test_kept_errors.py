@@ -1,11 +1,10 @@
 """No error is kept by a variable of a function in its own traceback: clients that it keeps have threads and sockets."""
 
 import ast
-import gc
 import logging
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from cdc_outbox.contract.topics import Topic
 from cdc_outbox.databases.drivers import translated_for_caller
 from cdc_outbox.errors import CdcOutboxError, DatabaseUnavailableError
 from cdc_outbox.kafka import admin, broker_errors
+from tests.support.garbage import uncollected
 
 PACKAGE = Path(__file__).parents[2] / "cdc_outbox"
 SECONDS = 0.05
@@ -46,16 +46,6 @@ def test_no_function_keeps_the_translated_error_that_it_raises() -> None:
     )
     found = [f"{path.name}: {node.name} keeps {name}" for path, node in functions for name in kept(node)]
     assert found == []
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class Kept:

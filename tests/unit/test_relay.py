@@ -1,8 +1,6 @@
 """The loop, with a server and a sink in memory that fail at every step."""
 
-import gc
 import logging
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from random import Random
@@ -19,6 +17,7 @@ from cdc_outbox.relay.relay_errors import MessageRefusedError
 from cdc_outbox.relay.wal_source import QUIET_SECONDS, StreamFacts, WalSource
 from cdc_outbox.telemetry import Metrics, RelayState
 from cdc_outbox.testing import MemoryMetrics
+from tests.support.garbage import Instances, uncollected
 from tests.support.relay_parts import Failures, ImmediateExecutor, MemoryServer, MemorySink, MemoryTopic, NamedRoutes
 
 
@@ -64,28 +63,17 @@ def test_the_sink_of_an_attempt_that_failed_is_freed_without_the_garbage_collect
         topic.fails, server.fails = Failures(share=0.3), Failures(share=0.005)
     relay, clock = make(server, topic)
     clock.then = lambda: relay.stop() if len(topic.values) > 30 else None
-    sinks, alive = list[weakref.ref[MemorySink]](), list[int]()
-
-    def open_sink() -> MemorySink:
-        alive.append(sum(sink() is not None for sink in sinks))
-        sink = topic.open()
-        sinks.append(weakref.ref(sink))
-        return sink
-
-    monkeypatch.setattr(relay, "_open_sink", open_sink)
-    gc.collect()
-    gc.disable()
-    try:
+    sinks = Instances[MemorySink]()
+    monkeypatch.setattr(relay, "_open_sink", lambda: sinks.add(topic.open()))
+    with uncollected():
         with suppress(MessageRefusedError):
             relay.run()
         # A later attempt begins like this.
         relay._stats.opens()
         vars(relay)["_source"]._reset()
-        assert [sink() for sink in sinks] == [None] * len(sinks)
-    finally:
-        gc.enable()
-    assert len(alive) == 1 if refused else len(alive) > 3
-    assert set(alive) == {0}
+        assert sinks.count() == 0
+    assert len(sinks.alive) == 1 if refused else len(sinks.alive) > 3
+    assert set(sinks.alive) == {0}
 
 
 class Armed(Failures):
@@ -104,28 +92,21 @@ def test_a_sink_with_messages_under_way_is_freed_when_the_stream_ends(monkeypatc
     server.write(b"1", b"2")
     server.fails, topic.is_down = fails, True
     relay, _ = make(server, topic)
-    sinks, alive = list[weakref.ref[MemorySink]](), list[int]()
+    sinks = Instances[MemorySink]()
 
     class Sink(MemorySink):
         def poll(self, seconds: float) -> None:
             fails.is_armed = True
 
     def open_sink() -> MemorySink:
-        alive.append(sum(sink() is not None for sink in sinks))
-        if len(alive) == 4:
+        if len(sinks.alive) == 3:
             relay.stop()
-        sink = Sink(topic)
-        sinks.append(weakref.ref(sink))
-        return sink
+        return sinks.add(Sink(topic))
 
     monkeypatch.setattr(relay, "_open_sink", open_sink)
-    gc.collect()
-    gc.disable()
-    try:
+    with uncollected():
         relay.run()
-    finally:
-        gc.enable()
-    assert alive == [0, 0, 0, 0]
+    assert sinks.alive == [0, 0, 0, 0]
 
 
 @settings(max_examples=100)
