@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -97,6 +98,25 @@ def test_a_relay_has_one_sink(spec: Spec, kafka: str | None) -> None:
     open_sink = None if kafka is None else lambda: CallableSink(print)
     with pytest.raises(ConfigError, match="give either kafka or open_sink"):
         make_public_relay(spec, dsn="", kafka=kafka, open_sink=open_sink)
+
+
+@pytest.mark.parametrize("seconds", [0.9, 300.1])
+def test_a_bound_of_silence_that_a_client_cannot_keep_is_refused(spec: Spec, seconds: float) -> None:
+    with pytest.raises(ConfigError, match="silence_seconds must be from 1 to 300"):
+        make_public_relay(spec, dsn="", kafka="localhost:9092", silence_seconds=seconds)
+
+
+@pytest.mark.parametrize(("given", "milliseconds"), [({}, 12_500), ({"socket.timeout.ms": 5_000}, 5_000)])
+def test_the_bound_of_silence_is_that_of_the_brokers_too(
+    spec: Spec, monkeypatch: pytest.MonkeyPatch, given: dict[str, int], milliseconds: int
+) -> None:
+    made = Mock()
+    monkeypatch.setattr("cdc_outbox.relay.kafka_sink.KafkaSink", made)
+    kafka = {"bootstrap.servers": "localhost:9092", **given}
+    relay = make_public_relay(spec, dsn="", kafka=kafka, silence_seconds=12.5)
+    relay._open_sink()
+    [settings], _ = made.call_args
+    assert settings["socket.timeout.ms"] == milliseconds
 
 
 def test_psycopg_without_its_c_library_is_refused(spec: Spec, monkeypatch: pytest.MonkeyPatch) -> None:
