@@ -10,8 +10,9 @@ from typing import Any
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, TransactionDriver, find_transaction_driver, translate
+from cdc_outbox.databases.drivers.sqlstate import raise_ours
 from cdc_outbox.databases.introspection import Catalog
-from cdc_outbox.errors import ConfigError, OutboxError, TransactionConflictError
+from cdc_outbox.errors import CdcOutboxError, ConfigError, OutboxError, TransactionConflictError
 
 _SCHEMES = {scheme: dialect for dialect in Dialect for scheme in dialect.features.schemes}
 
@@ -46,15 +47,15 @@ def connected(
         try:
             yield connection, find_transaction_driver(connection)
         except Exception as error:
-            ours = translate(error)
-            if ours is None:
-                raise
-            if isinstance(ours, TransactionConflictError):
-                ours.hint = "Another transaction blocked this one; run the command again when it has ended."
-            try:
-                raise ours from error
-            finally:
-                del ours
+            raise_ours(_translated(error), error)
+            raise
+
+
+def _translated(error: Exception) -> CdcOutboxError | None:
+    ours = translate(error)
+    if isinstance(ours, TransactionConflictError):
+        ours.hint = "Another transaction blocked this one; run the command again when it has ended."
+    return ours
 
 
 def require_driver(dsn: str) -> None:

@@ -219,9 +219,10 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         async with AsyncExitStack() as stack:
             stack.push_async_callback(session.close)
             await session.open()
-            await self._run_client(session, waits, is_stopping)
-            while not is_stopping():
+            is_over = False
+            while not is_over:
                 await self._run_client(session, waits, is_stopping)
+                is_over = is_stopping()
 
     async def _run_client(self, session: Session, waits: Waits, is_stopping: Callable[[], bool]) -> None:
         """Apply events with one client of the brokers."""

@@ -93,10 +93,8 @@ class Session:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connect = connect
-        self._know = know
-        self._refuse = refuse
-        self._clock = clock
+        self._connect, self._know = connect, know
+        self._refuse, self._clock = refuse, clock
         self._connection: AnyConnection = None
         self._database: Database | None = None
         self._was_open = False
@@ -270,14 +268,15 @@ class Session:
             async with async_transaction(connection, database.driver):
                 yield database.stores, connection
         except Exception as error:
-            ours = error if isinstance(error, TableNotFoundError) else translate(error)
-            if isinstance(ours, TableNotFoundError):  # no handler's: none runs in this transaction
-                ours = TableNotFoundError(str(ours), sqlstate=ours.sqlstate, hint=_NO_INBOX)
-            try:
-                raise_ours(ours, error)
-            finally:
-                del ours
+            raise_ours(_translated(error), error)
             raise
+
+
+def _translated(error: Exception) -> CdcOutboxError | None:
+    ours = error if isinstance(error, TableNotFoundError) else translate(error)
+    if isinstance(ours, TableNotFoundError):  # no handler's: none runs in the inbox's own transactions
+        return TableNotFoundError(str(ours), sqlstate=ours.sqlstate, hint=_NO_INBOX)
+    return ours
 
 
 async def _close(connection: AnyConnection) -> None:

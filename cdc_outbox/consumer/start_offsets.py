@@ -147,6 +147,10 @@ class GroupPartitions(Protocol):
         """
 
 
+def _timed_out() -> "confluent.KafkaException":
+    return confluent.KafkaException(confluent.KafkaError(confluent.KafkaError._TIMED_OUT))  # noqa: SLF001
+
+
 class KafkaPartitions:
     """The same, asked of the brokers.
 
@@ -183,7 +187,7 @@ class KafkaPartitions:
         group = self._settings["group.id"]
         asked = self._admin.describe_consumer_groups([group], request_timeout=_NEVER_SECONDS)
         if wait(asked.values(), _ANSWER_SECONDS).not_done:
-            raise confluent.KafkaException(confluent.KafkaError(confluent.KafkaError._TIMED_OUT))  # noqa: SLF001
+            raise _timed_out()
         members = results_of(asked)[group].members
         return {each.member_id: len(each.assignment.topic_partitions) for each in members}
 
@@ -220,7 +224,7 @@ class KafkaPartitions:
         # AdminClient.list_offsets crashes the process now and then, with a segmentation fault.
         bounds = self._client.get_watermark_offsets(wanted, timeout=_ANSWER_SECONDS, cached=False)
         if bounds is None:
-            raise confluent.KafkaException(confluent.KafkaError(confluent.KafkaError._TIMED_OUT))  # noqa: SLF001
+            raise _timed_out()
         return bounds
 
 

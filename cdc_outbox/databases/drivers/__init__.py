@@ -38,7 +38,6 @@ _DRIVERS = {
     "sqlite3": "sqlite3",
 }
 """The package that a connection's class lives in → our module that knows it. Subclasses are found by their bases."""
-
 ENTRY_POINTS = "cdc_outbox.drivers"
 """The group under which other packages register a driver: the name of the package that a connection's class lives in,
 and a module with the functions ``find``, ``find_async`` and ``translate``, as the modules here have them, and perhaps

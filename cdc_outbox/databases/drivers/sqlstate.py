@@ -83,7 +83,7 @@ def describe(sqlstate: str, kind: str) -> DatabaseError:
 
 
 def raise_ours(ours: CdcOutboxError | None, error: BaseException) -> None:
-    """Raise our error for a driver's, unless there is none.
+    """Raise our error from the one that it translates, unless there is none.
 
     An error that a variable of a function in its own traceback holds is freed by the garbage collector alone, and with
     it all that those functions hold. So the caller has it in no variable, and this function drops its own.
