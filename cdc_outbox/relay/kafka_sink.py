@@ -222,7 +222,7 @@ class KafkaSink:
         where = f"the topic {topic}, partition {record.partition()}"
         return DeliveryError(
             f"messages to {where} were refused: {sentence_of(error)}",
-            hint="The relay sends them one by one, to find it.",
+            hint="The relay sends them one by one to find the one that is refused.",
         )
 
     def _refusal(self, error: "confluent.KafkaError", event: RoutedEvent) -> str:
