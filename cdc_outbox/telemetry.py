@@ -124,8 +124,8 @@ class Progress:
         gap_seconds: How long the oldest missing event has been missing, once that raises the alarm.
         outage: The system that it waits for, such as ``the database``; empty if it reaches all.
         stopping: Whether it was stopped, and finishes the current batch.
-        absent_since: Since when the brokers have answered that it is no member of its group; ``None`` if it is one.
-        spare: Why it has no partition although it is a member; empty if it has some.
+        absent_since: Since when the brokers answer that it is no member of its group; ``None`` if it is one.
+        unassigned_reason: Why it has no partition although it is a member; empty if it has some.
     """
 
     consumer: str
@@ -145,7 +145,7 @@ class Progress:
     outage: str = ""
     stopping: bool = False
     absent_since: float | None = None
-    spare: str = ""
+    unassigned_reason: str = ""
 
 
 class RelayState(StrEnum):

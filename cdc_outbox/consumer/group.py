@@ -252,7 +252,7 @@ class Membership:
     partitions: GroupPartitions
 
 
-class Attendance:
+class MembershipCheck:
     """Whether the group counts a consumer among its members, as the brokers describe it.
 
     librdkafka may lose the group's coordinator for good although it is connected to every broker: it forgets brokers
@@ -283,14 +283,14 @@ class Attendance:
                 stats.retried(error)
         now = self._clock()
         self._look_at = now + (_SELDOM_SECONDS if members is None or member.ownership.held else _LOOK_SECONDS)
-        seconds = stats.attended(members, member.client.memberid(), now)
+        seconds = stats.members_described(members, member.client.memberid(), now)
         if seconds < (_STUCK_SECONDS if stats.is_renewed else _RENEW_SECONDS):
             return False
         text = f"the brokers answer, and this consumer has not been a member of its group for {seconds:.0f} s"
         if stats.is_renewed:
             raise BrokerUnavailableError(text, hint="Start the consumer again, as supervisors do.")
         stats.is_renewed = True
-        _log.error("makes a new client", extra={"reason": text})
+        _log.error("creating a new client", extra={"reason": text})
         return True
 
 

@@ -11,7 +11,7 @@ from functools import partial
 from cdc_outbox.consumer.backlog import Backlog, origin_of
 from cdc_outbox.consumer.delivery import Delivered
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.group import Attendance, Membership, pass_over, pause, resume
+from cdc_outbox.consumer.group import Membership, MembershipCheck, pass_over, pause, resume
 from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import is_fetched, is_still_owned, lags_of
@@ -77,7 +77,7 @@ class Loop:
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
         self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, self._client))
-        self._attendance = Attendance(member, stats, waits)
+        self._membership_check = MembershipCheck(member, stats, waits)
         self._polled_at = 0.0
 
     async def run(self, is_stopping: Callable[[], bool]) -> None:
@@ -87,7 +87,7 @@ class Loop:
             CdcOutboxError: The error is not retryable, and no event caused it.
         """
         self._stats.started()
-        while not is_stopping() and not await self._attendance.has_ended():
+        while not is_stopping() and not await self._membership_check.has_ended():
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):

@@ -96,7 +96,7 @@ class ConsumerStats:
         self.is_renewed = False
         """Whether its client was made because the one before was no member of the group; until this one is one."""
         self._absent_since: float | None = None
-        self._spare = ""
+        self._unassigned_reason = ""
         self._is_stopping = False
 
     @property
@@ -117,7 +117,7 @@ class ConsumerStats:
         self._started_at, self._is_stopping, self.polled_at = self._clock(), False, None
         self._unassigned_since, self._is_connected = self._started_at, True
         self.has_joined = self.has_joined and self.is_renewed
-        self._assigned, self._last_reason, self._absent_since, self._spare = set(), "", None, ""
+        self._assigned, self._last_reason, self._absent_since, self._unassigned_reason = set(), "", None, ""
         _log.info("joining the group", extra={"consumer": self._name})
         self._metrics.set("cdc_outbox_consumer_last_progress_timestamp_seconds", time.time(), consumer=self._name)
 
@@ -182,7 +182,7 @@ class ConsumerStats:
             self._set("cdc_outbox_consumer_lag_events", lag, tp)
         self._lags = dict(lags)
         self._metrics.set("cdc_outbox_consumer_assigned_partitions", len(assigned), consumer=self._name)
-        if assigned or self._spare:
+        if assigned or self._unassigned_reason:
             self._unassigned_since = None
         elif self._unassigned_since is not None and self._clock() - self._unassigned_since >= _UNASSIGNED_SECONDS:
             seconds, self._unassigned_since = self._clock() - self._unassigned_since, None
@@ -200,14 +200,14 @@ class ConsumerStats:
         self.has_joined = self.has_joined or change == "assigned"
         self._metrics.count("cdc_outbox_consumer_rebalances_total", consumer=self._name, change=change)
 
-    def attended(self, members: Mapping[str, int] | None, member_id: str | None, now: float) -> float:
+    def members_described(self, members: Mapping[str, int] | None, member_id: str | None, now: float) -> float:
         """Take how many partitions each member of the group has, and return for how long this consumer is none of them.
 
         Args:
             members: ``None`` where the brokers do not tell.
         """
-        owned, partitions, before = (members or {}).get(member_id or ""), sum((members or {}).values()), self._spare
-        self._spare = ""
+        owned = None if members is None else members.get(member_id or "")
+        reason = ""
         if members is None:
             self._absent_since = None
         elif owned is None:
@@ -215,10 +215,11 @@ class ConsumerStats:
         else:
             self._absent_since, self.is_renewed = None, False
             self.reads()
-            if not owned and 0 < partitions < len(members):
-                self._spare = f"the group has {len(members)} members for {counted(partitions, 'partition')}"
-        if self._spare and not before:
-            _log.info("has no partition until another member leaves", extra={"reason": self._spare})
+            if not owned and 0 < (partitions := sum(members.values())) < len(members):
+                reason = f"the group has {len(members)} members for {counted(partitions, 'partition')}"
+        if reason and not self._unassigned_reason:
+            _log.info("has no partition until another member leaves", extra={"reason": reason})
+        self._unassigned_reason = reason
         return 0.0 if self._absent_since is None else now - self._absent_since
 
     def reads(self) -> None:
@@ -331,7 +332,7 @@ class ConsumerStats:
             gap_seconds=self._gap_seconds,
             outage=" and ".join(dict.fromkeys(filter(None, [self._outage, "" if self._is_connected else _BROKERS]))),
             absent_since=self._absent_since,
-            spare=self._spare,
+            unassigned_reason=self._unassigned_reason,
             stopping=self._is_stopping,
         )
 

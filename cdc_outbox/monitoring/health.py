@@ -85,7 +85,8 @@ def _stops(progress: Progress, now: float, limit: float) -> Iterator[str]:
         if idle >= limit:
             yield f"messages are available, but nothing was committed for {idle:.0f} s"
     if progress.absent_since is not None and now - progress.absent_since >= limit:
-        yield f"the brokers answer, and it has not been a member of its group for {now - progress.absent_since:.0f} s"
+        seconds = now - progress.absent_since
+        yield f"the brokers answer, and it has not been a member of its group for {seconds:.0f} s"
     parked = progress.waiting_events + progress.dead_events
     if progress.max_parked_events is not None and parked >= progress.max_parked_events:
         yield f"the parking limit is reached: {parked:,} of {progress.max_parked_events:,} events"

@@ -46,7 +46,7 @@ BUGS = (
         "consumer/stats.py",
         "elif owned is None:",
         "elif not owned:",
-        "tests/unit/test_attendance.py::test_a_member_without_partitions_is_well_and_says_why",
+        "tests/unit/test_membership_check.py::test_a_member_without_partitions_is_well_and_says_why",
     ),
     Bug(
         "heartbeat-time-without-zone",

@@ -74,9 +74,9 @@ def test_who_is_not_a_member_of_its_group_is_not_well_and_after_a_while_stuck(se
 
 
 def test_who_has_no_partition_because_others_have_them_all_is_well_and_says_so() -> None:
-    spare = replace(RUNNING, spare="the group has 4 members for 3 partitions")
-    assert health(spare) == Health(status=HealthStatus.OK, reasons=())
-    assert health(spare).as_json(spare, now=NOW)["spare"] == "the group has 4 members for 3 partitions"
+    idle = replace(RUNNING, unassigned_reason="the group has 4 members for 3 partitions")
+    assert health(idle) == Health(status=HealthStatus.OK, reasons=())
+    assert health(idle).as_json(idle, now=NOW)["unassigned_reason"] == "the group has 4 members for 3 partitions"
 
 
 def test_who_has_just_started_is_well() -> None:
@@ -132,7 +132,7 @@ def test_its_json_has_the_reasons_and_what_they_were_told_by() -> None:
         "consumer": "shipping",
         "events": 7,
         "lag_events": 9,
-        "spare": "",
+        "unassigned_reason": "",
         "absent_seconds_ago": None,
         "paused": [{"topic": "orders", "partition": 2, "reason": "park is full"}],
         "waiting_events": 0,

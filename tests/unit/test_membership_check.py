@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 
 from cdc_outbox.consumer import Limits
 from cdc_outbox.consumer.fencing import Ownership, TopicPartition
-from cdc_outbox.consumer.group import Attendance, BackgroundPoller, Membership, pass_over
+from cdc_outbox.consumer.group import BackgroundPoller, Membership, MembershipCheck, pass_over
 from cdc_outbox.consumer.offsets import Offsets
 from cdc_outbox.consumer.start_offsets import PartitionOffsets
 from cdc_outbox.consumer.stats import ConsumerStats
@@ -60,7 +60,7 @@ class Rig:
         )
         waits = Yielding(asyncio.Event()) if self._asynchronous else Blocking(threading.Event())
         self.stats.started()
-        self._attendance = Attendance(member, self.stats, waits, lambda: self.now)
+        self._membership_check = MembershipCheck(member, self.stats, waits, lambda: self.now)
 
     def _answer(self) -> dict[str, int]:
         self.asked += 1
@@ -73,7 +73,7 @@ class Rig:
         for second in range(1, seconds + 1):
             self.now += 1
             self.stats.polled_at = self.now
-            looked = self._attendance.has_ended()
+            looked = self._membership_check.has_ended()
             if asyncio.run(cast("Any", looked)) if self._asynchronous else finish(looked):
                 return second
         return None
@@ -121,11 +121,11 @@ def test_a_member_without_partitions_is_well_and_says_why(rig: Rig, caplog: pyte
     assert rig.look(600) is None
     rig.stats.lagged({}, assigned=())
     assert rig.health == OK
-    assert rig.stats.progress().spare == "the group has 4 members for 3 partitions"
+    assert rig.stats.progress().unassigned_reason == "the group has 4 members for 3 partitions"
     assert [record.message for record in caplog.records] == ["has no partition until another member leaves"]
     rig.members = {"a": 1, "b": 1, ME: 1}
     assert rig.look(10) is None
-    assert rig.stats.progress().spare == ""
+    assert rig.stats.progress().unassigned_reason == ""
 
 
 def test_brokers_that_do_not_answer_are_an_outage_and_no_absence(rig: Rig) -> None:
