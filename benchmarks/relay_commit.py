@@ -43,7 +43,7 @@ def main() -> int:
     """Measure both and print their figures."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--commit", required=True, help="a revision of this repository")
-    parser.add_argument("--events", type=int, default=300_000, help="of the backlog of each round")
+    parser.add_argument("--events", type=int, default=Plan().events, help="of the backlog of each round")
     parser.add_argument("--rounds", type=int, default=Plan().rounds, help="pairs")
     parser.add_argument("--rate", type=int, default=Plan().rate, help="events a second while latency is measured")
     parser.add_argument("--seconds", type=float, default=Plan().seconds, help="of each round of latency")
