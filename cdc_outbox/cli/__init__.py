@@ -61,6 +61,9 @@ _COMMANDS = {
     "Parked events": {
         "parked": "parked:parked_events",
     },
+    "Monitoring": {
+        "monitor": "monitor:monitor",
+    },
     "Local stack": {
         "stack": "stack:stack",
     },

@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "explain": (("CC101",), 0, "CC101 (warning)"),
     "init": ((SPEC, DATABASE), *NO_DATABASE),
     "lint": ((SPEC,), 0, "nothing found"),
+    "monitor": (("health", "http://127.0.0.1:1/health"), 75, "error: no answer: "),
     "new": (("orders", "--database=sqlite"), 0, "version: 1"),
     "offsets": (("show", "orders", *CONNECT), *NO_CONNECT),
     "partitions": ((PARTITIONED, DATABASE), *NO_DATABASE),

@@ -1,6 +1,7 @@
 """``/health`` and ``/metrics``, asked over a socket."""
 
 import contextlib
+import json
 import logging
 import re
 import socket
@@ -22,6 +23,7 @@ from cdc_outbox.consumer import Telemetry
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.monitoring import HealthLimits, MonitorServer, Progress
 from cdc_outbox.monitoring.prometheus import PrometheusMetrics
+from tests.support.commands import run_command
 from tests.support.patience import patience
 from tests.support.rig import eventually
 
@@ -86,6 +88,33 @@ def test_health_is_200_while_it_goes_on_and_503_once_it_is_stuck(server: Monitor
     assert stuck.json()["reasons"] == ["messages are available, but nothing was committed for 31 s"]
     consumer.said = replace(consumer.said, waiting_since=None, dead_events=1)
     assert (ask(server, "/health").status_code, ask(server, "/health").json()["status"]) == (200, "degraded")
+
+
+def test_the_command_exits_with_0_while_there_is_progress_and_with_1_once_it_is_stuck(
+    server: MonitorServer, consumer: Told
+) -> None:
+    def check(path: str = "/health") -> tuple[int, str]:
+        # A proxy must not see the request.
+        url, proxy = f"http://127.0.0.1:{server.port}{path}", {"http_proxy": "http://127.0.0.1:1"}
+        done = run_command("monitor", "health", url, env=proxy)
+        return done.returncode, done.stdout
+
+    code, text = check()
+    assert (code, json.loads(text)["status"]) == (0, "ok")
+    consumer.running(seconds_without_commit=31)
+    code, text = check()
+    assert (code, json.loads(text)["status"]) == (1, "stuck")
+    consumer.said = replace(consumer.said, waiting_since=None, dead_events=1)
+    code, text = check()
+    assert (code, json.loads(text)["status"]) == (0, "degraded")
+    assert check("/nothing")[0] == 1
+
+
+def test_the_command_exits_with_75_if_no_answer_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cdc_outbox.cli.monitor._SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        done = run_command("monitor", "health", f"http://127.0.0.1:{silent.getsockname()[1]}/health")
+    assert (done.returncode, done.stderr) == (75, "error: no answer: timed out\n")
 
 
 def test_metrics_are_what_was_told_in_the_format_that_was_asked_for(

@@ -333,6 +333,7 @@ def test_every_command_that_a_context_can_tell_something_takes_one() -> None:
         "contract",
         "explain",
         "lint",
+        "monitor",
         "new",
         "render",
         "replay",

@@ -8,7 +8,7 @@ import click
 
 from cdc_outbox.cli import cli
 
-HEADINGS = ["Pipeline", "Relay", "Tables", "Consumer", "Parked events", "Local stack", "Tools"]
+HEADINGS = ["Pipeline", "Relay", "Tables", "Consumer", "Parked events", "Monitoring", "Local stack", "Tools"]
 
 
 def _sections() -> dict[str, list[str]]:

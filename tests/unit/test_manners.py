@@ -174,6 +174,7 @@ OF_ONE_COMMAND = {
     ("completion",): "{bash|zsh|fish}",
     ("explain",): "[CODE]",
     ("lint",): "SPEC|CONFIG...",
+    ("monitor", "health"): "URL",
     ("new",): "NAME",
     ("simulate",): "SPEC|CONFIG",
     ("stack", "logs"): "[PART]",
@@ -211,6 +212,7 @@ WITHOUT_DOCUMENT = {
     ("new",): "prints a spec",
     ("relay",): "its log is its output: --log-format",
     ("render",): "prints a configuration",
+    ("monitor", "health"): "prints the answer of /health, which is JSON",
     ("spec-schema",): "prints a JSON Schema",
     ("stack", "logs"): "prints a log",
 }

@@ -52,6 +52,7 @@ ACTS_NOT = {
     "doctor",
     "explain",
     "lint",
+    "monitor health",
     "new",
     "offsets show",
     "parked export",

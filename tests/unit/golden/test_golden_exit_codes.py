@@ -46,6 +46,7 @@ OTHERS = (
     *("", "--version", "nonsense", "lnt", "contexts", "contexts nonsense", "completion", "completion bash"),
     *("completion csh", "explain", "explain CC101", "explain XX999", "explain --all", "spec-schema"),
     *("new", "new orders", "new 'o rders'", "new orders --output good.yaml", "stack", "stack env", "stack logs"),
+    *("monitor", "monitor health", "monitor health file:///x", "monitor health http://127.0.0.1:1/health"),
     *("consume", "consume nonsense", "consume nowhere:consumer", "replay", "replay nowhere:consumer"),
     *("lint .", "lint - ", "lint connector.json", "lint warned.json", "lint warned.json --strict", "lint good.yaml"),
     *("lint good.yaml --debezium x", "lint good.yaml --output xml", "lint --fix -", "lint connector.json --report ci"),
