@@ -2,20 +2,16 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from cdc_outbox.debezium.event_router.jvm import POM
 from cdc_outbox.testing import Stack
 from cdc_outbox.testing.broker import broker_environment, make_broker
 from cdc_outbox.testing.settings import settings_file
-from cdc_outbox.testing.worker import make_worker, worker_environment
+from cdc_outbox.testing.worker import make_login, make_worker, worker_environment
+from tests.support.compose_file import ROOT, SERVICES, properties
 
-ROOT = Path(__file__).parents[2]
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 SETTINGS = {"postgres": "postgresql.conf", "kafka": "kafka.properties", "connect": "connect.properties"}
 
 
@@ -31,16 +27,11 @@ def command(service: str) -> str:
 
 @pytest.mark.parametrize("service", SETTINGS)
 def test_each_service_mounts_the_file_that_the_local_stack_reads(service: str) -> None:
-    [mount] = SERVICES[service]["volumes"]
-    source, target, mode = mount.split(":")
-    assert (ROOT / source).resolve() == settings_file(SETTINGS[service]).resolve()
+    name = SETTINGS[service]
+    [(source, target, mode)] = [mount.split(":") for mount in SERVICES[service]["volumes"] if f"/{name}:" in mount]
+    assert (ROOT / source).resolve() == settings_file(name).resolve()
     assert target in command(service)
     assert mode == "ro"
-
-
-@pytest.mark.parametrize("service", SETTINGS)
-def test_each_service_has_a_health_check(service: str) -> None:
-    assert set(SERVICES[service]["healthcheck"]) == {"test", "interval", "timeout", "retries"}
 
 
 def test_connect_waits_for_what_it_needs() -> None:
@@ -71,21 +62,11 @@ def test_versions_are_pinned_once() -> None:
     assert re.findall(r"^FROM (apache/kafka\S*)", dockerfile, re.MULTILINE) == [SERVICES["kafka"]["image"]]
 
 
-def test_the_dockerfile_copies_what_is_there_and_what_the_context_lets_through() -> None:
-    dockerfile = (ROOT / "infra" / "connect" / "Dockerfile").read_text()
-    assert SERVICES["connect"]["build"] == {"context": ".", "dockerfile": "infra/connect/Dockerfile"}
-    copies = re.findall(r"^COPY (?!--from=)(.+) \S+$", dockerfile, re.MULTILINE)
-    sources = [source for copied in copies for source in copied.split()]
-    assert sources
-    assert [source for source in sources if not (ROOT / source).exists()] == []
-    assert (ROOT / ".dockerignore").read_text().split() == ["*", *(f"!{source}" for source in sources)]
-
-
 def test_the_database_runs_the_major_version_of_the_local_stack(outbox_stack: Stack) -> None:
     import psycopg
 
     with psycopg.connect(outbox_stack.postgres.dsn()) as connection:
-        assert SERVICES["postgres"]["image"] == f"postgres:{connection.info.server_version // 10_000}"
+        assert SERVICES["postgres"]["image"].startswith(f"postgres:{connection.info.server_version // 10_000}.")
 
 
 def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: Stack, server_folder: Path) -> None:
@@ -104,8 +85,16 @@ def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: St
     make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     broker = make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     assert "--ignore-formatted" in command("kafka")
+    # The folder is the container's, and the login is asked for as the local stack does it.
+    settings = properties(SERVICES["connect"]["environment"]["CONNECT_SETTINGS"])
+    del settings["config.providers.file.param.allowed.paths"]
     worker = make_worker(
-        server_folder / "connect", ports["8083"], environment_of("connect"), outbox_stack.jvm, login=None
+        server_folder / "connect",
+        ports["8083"],
+        environment_of("connect"),
+        outbox_stack.jvm,
+        login=make_login(),
+        settings=settings,
     )
     try:
         broker.start()

@@ -27,6 +27,10 @@ def brought_by(extra: str) -> list[str]:
 
 
 RUN: list[str] = [*PROJECT["project"]["dependencies"], *brought_by("postgres"), *brought_by("testing")]
+IMAGE: list[str] = [
+    *PROJECT["project"]["dependencies"],
+    *(each for extra in ("postgres", "kafka", "metrics") for each in brought_by(extra)),
+]
 DEV: list[str] = [each for each in GROUPS["dev"] if isinstance(each, str)]
 _LINE = re.compile(
     r"(?P<name>[a-z0-9-]+)==(?P<version>[\w.]+)(?: ; [^\\]+)?(?P<digests>(?: --hash=sha256:[0-9a-f]{64})+)"
@@ -45,7 +49,7 @@ def locked(name: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     ("name", "requirements"),
-    [("build", BUILD), ("run", RUN), ("tests", [*BUILD, *RUN, *DEV]), ("lock", GROUPS["lock"])],
+    [("build", BUILD), ("run", RUN), ("tests", [*BUILD, *RUN, *DEV]), ("image", IMAGE), ("lock", GROUPS["lock"])],
 )
 def test_each_package_has_one_version_that_the_project_takes_and_digests(
     name: str, requirements: Iterable[str]
@@ -57,8 +61,8 @@ def test_each_package_has_one_version_that_the_project_takes_and_digests(
 
 
 def test_all_of_them_are_of_one_resolution() -> None:
-    assert {path.stem for path in LOCKS} == {"build", "lock", "run", "tests"}
-    assert locked("build").items() | locked("run").items() <= locked("tests").items()
+    assert {path.stem for path in LOCKS} == {"build", "image", "lock", "run", "tests"}
+    assert locked("build").items() | locked("image").items() | locked("run").items() <= locked("tests").items()
 
 
 def test_a_consumer_gets_the_kafka_client_that_leaks_nothing() -> None:
