@@ -86,7 +86,7 @@ def test_broker_and_worker_come_up_with_what_compose_tells_them(outbox_stack: St
     broker = make_broker(kafka, ports["9092"], environment, outbox_stack.jvm)
     assert "--ignore-formatted" in command("kafka")
     # The folder is the container's, and the login is asked for as the local stack does it.
-    settings = properties(SERVICES["connect"]["environment"]["CONNECT_SETTINGS"])
+    settings = properties(SERVICES["connect"]["environment"]["CONNECT_ACCESS"])
     del settings["config.providers.file.param.allowed.paths"]
     worker = make_worker(
         server_folder / "connect",

@@ -19,7 +19,7 @@ IMAGE_VOLUMES = {
 """What the official images declare with VOLUME; Connect's image is made from Kafka's."""
 LONG_RUNNING = sorted(SERVICES.keys() - {"cdc-outbox", "setup", "deploy"})
 CHECKED = sorted(name for name in SERVICES if "test" in SERVICES[name].get("healthcheck", {}))
-WORKER = properties(SERVICES["connect"]["environment"]["CONNECT_SETTINGS"])
+WORKER = properties(SERVICES["connect"]["environment"]["CONNECT_ACCESS"])
 
 
 def seconds(text: str) -> float:
