@@ -5,11 +5,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.testing.settings import settings_file
-from tests.support.compose_file import DEFAULTS, DOCKERFILES, ROOT, SERVERS, SERVICES, SOURCE, copied, properties
+from tests.support.compose_file import (
+    CLUSTER,
+    CLUSTER_SOURCE,
+    DEFAULTS,
+    DOCKERFILES,
+    ROOT,
+    SERVERS,
+    SERVICES,
+    SOURCE,
+    copied,
+    load,
+    properties,
+)
 
 IMAGE_VOLUMES = {
     "postgres": ["/var/lib/postgresql"],
@@ -48,7 +59,7 @@ def test_no_volume_of_an_image_is_anonymous(service: str) -> None:
 def test_data_is_in_named_volumes() -> None:
     assert "postgres:/var/lib/postgresql" in SERVICES["postgres"]["volumes"]
     assert f"kafka:{SERVICES['kafka']['environment']['BROKER_FOLDER']}" in SERVICES["kafka"]["volumes"]
-    assert yaml.safe_load(SOURCE)["volumes"] == {"postgres": None, "kafka": None}
+    assert load(SOURCE)["volumes"] == {"postgres": None, "kafka": None}
 
 
 @pytest.mark.parametrize("service", LONG_RUNNING)
@@ -124,14 +135,16 @@ def test_a_worker_calls_itself_by_its_services_name() -> None:
 
 
 def test_ports_are_on_this_machine_and_come_from_variables() -> None:
-    ports = re.findall(r"ports: \[(.*)\]", SOURCE)
+    ports = re.findall(r"ports: (?:!override )?\[(.*)\]", SOURCE + CLUSTER_SOURCE)
     assert ports
-    assert [port for port in ports if not re.fullmatch(r'"127\.0\.0\.1:\$\{[A-Z]+_PORT:-\d+\}:\d+"', port)] == []
+    assert [
+        port for port in ports if not re.fullmatch(r'"127\.0\.0\.1:\$\{[A-Z]+(?:_\d)?_PORT:-\d+\}:\d+"', port)
+    ] == []
     assert "EXTERNAL://localhost:${KAFKA_PORT:-9092}" in SOURCE
 
 
 def test_a_second_checkout_has_a_project_of_its_own() -> None:
-    assert "name" not in yaml.safe_load(SOURCE)
+    assert "name" not in load(SOURCE)
     assert "COMPOSE_PROJECT_NAME=" in (ROOT / ".env.example").read_text()
 
 
@@ -213,3 +226,44 @@ def test_the_relay_needs_no_connect() -> None:
         left += found.keys() - needed
         needed |= found.keys()
     assert needed == {"kafka", "setup", "postgres"}
+
+
+def test_a_cluster_has_three_brokers_and_two_workers_of_which_one_may_fail() -> None:
+    brokers = {name: CLUSTER[name]["environment"] for name in ("kafka", "kafka-2", "kafka-3")}
+    assert [broker["BROKER_ID"] for broker in brokers.values()] == ["1", "2", "3"]
+    for name, broker in brokers.items():
+        settings = properties(broker["BROKER_SETTINGS"])
+        assert {value for key, value in settings.items() if key.endswith("replication.factor")} == {"3"}
+        assert {value for key, value in settings.items() if re.search(r"min\.(isr|insync\.replicas)$", key)} == {"2"}
+        voters = settings["controller.quorum.voters"].split(",")
+        assert f"{broker['BROKER_ID']}@{name}:9093" in voters
+        assert len(voters) == len(brokers)
+        if name != "kafka":
+            advertised = broker["BROKER_ADVERTISED_LISTENERS"]
+            assert (broker["BROKER_HOST"], advertised.count(f"://{name}:")) == (name, 2)
+    for worker in ("connect", "connect-2"):
+        settings = properties(CLUSTER[worker]["environment"]["CONNECT_SETTINGS"])
+        assert settings == {f"{each}.storage.replication.factor": "3" for each in ("config", "offset", "status")}
+    assert CLUSTER["connect-2"]["environment"]["CONNECT_HOST"] == "connect-2"
+
+
+def test_a_cluster_has_volumes_of_its_own() -> None:
+    volumes = [mount.split(":")[0] for service in CLUSTER.values() for mount in service.get("volumes", ())]
+    assert len(set(volumes)) == len(volumes)
+    assert set(volumes) == load(CLUSTER_SOURCE)["volumes"].keys()
+    assert not load(CLUSTER_SOURCE)["volumes"].keys() & load(SOURCE)["volumes"].keys()
+
+
+def test_every_client_of_a_cluster_knows_all_brokers() -> None:
+    clients = {name for name in SERVICES if "CDC_OUTBOX_BOOTSTRAP_SERVERS" in SERVICES[name].get("environment", {})}
+    known = {name: CLUSTER[name]["environment"]["CDC_OUTBOX_BOOTSTRAP_SERVERS"] for name in clients}
+    assert set(known.values()) == {"kafka:19092,kafka-2:19092,kafka-3:19092"}
+
+
+def test_the_page_has_each_command_of_the_readmes_pipeline() -> None:
+    readme, page = ((ROOT / name).read_text() for name in ("README.md", "docs/compose.md"))
+    pipeline = readme[readme.index("## Publish") : readme.index("## Promises")]
+    commands = re.findall(r"^cdc-outbox ([^#|\n]+?) *(?:#|\||$)", pipeline, re.MULTILINE)
+    assert len(commands) == 8
+    shown = " ".join(page.replace("'host=postgres dbname=shipping user=postgres'", '"$SHIPPING_DSN"').split())
+    assert [each for each in commands if f" cdc-outbox {each.partition(' --file ')[0]}" not in shown] == []
