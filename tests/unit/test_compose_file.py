@@ -116,7 +116,7 @@ def test_connect_asks_for_a_login() -> None:
     [jaas] = [mount for mount in SERVICES["connect"]["volumes"] if "jaas.conf" in mount]
     assert environment["KAFKA_OPTS"] == f"-Djava.security.auth.login.config={jaas.split(':')[1]}"
     assert (ROOT / jaas.split(":")[0]).resolve() == settings_file("jaas.conf").resolve()
-    assert 'umask 077\necho "cdc-outbox=$CONNECT_PASSWORD" >login.properties' in command
+    assert """umask 077\nprintf 'cdc-outbox=%s\\n' "$CONNECT_PASSWORD" >login.properties""" in command
 
 
 def test_connect_resolves_what_its_settings_and_connectors_name_and_nothing_else() -> None:
