@@ -1,0 +1,3 @@
+#!/bin/bash
+base=$(dirname "$0")/..
+exec "$base"/bin/kafka-run-class.sh kafka.tools.StorageTool "$@"
