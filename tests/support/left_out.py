@@ -1,4 +1,6 @@
-"""The last line of a run: which tests it left out."""
+"""The last lines of a run: which tests it left out, and which this machine cannot run."""
+
+import re
 
 import pytest
 
@@ -7,18 +9,24 @@ from tests.support.vendor_subjects import FOLDER, VendorSuites
 
 
 class LeftOut:
-    """A plugin of pytest that leaves tests out, and says at the end how many, or which suites must run."""
+    """A plugin of pytest that leaves tests out; at the end it says how many, what must run, and what was skipped."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._suites, self._tests = VendorSuites(config), RepeatedTests(config)
+        self._skipped: list[str] = []
         for plugin in (self._suites, self._tests):
             config.pluginmanager.register(plugin)
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # A test that this machine cannot run skips itself with these words; it is the only kind of skip.
+        if report.skipped and isinstance(report.longrepr, tuple):
+            _, _, reason = report.longrepr
+            self._skipped += re.findall(r"SKIPPED \w+: .*", reason)
+
     def pytest_unconfigure(self, config: pytest.Config) -> None:
         suites, tests = self._suites.left_out, self._tests.count
-        if not (suites or tests) or hasattr(config, "workerinput"):  # a worker of pytest-xdist reports nothing
+        if hasattr(config, "workerinput"):  # a worker of pytest-xdist reports nothing
             return
-        counts = f"{len(suites)} suites of {FOLDER}, {tests} slower variants of other tests"
         writer = config.get_terminal_writer()
         if self._suites.stale:
             writer.line(
@@ -26,4 +34,10 @@ class LeftOut:
                 f"infra/test --all, and commit {FOLDER}/digests.json alone.",
                 red=True,
             )
-        writer.line(f"left out: {counts}; infra/test --all runs these variants, and suites whose subject has changed")
+        if suites or tests:
+            counts = f"{len(suites)} suites of {FOLDER}, {tests} slower variants of other tests"
+            writer.line(
+                f"left out: {counts}; infra/test --all runs these variants, and suites whose subject has changed"
+            )
+        for skipped in self._skipped:
+            writer.line(skipped, yellow=True)

@@ -68,6 +68,15 @@ def test_they_are_left_out_and_counted_unless_selected(run: pytest.Pytester, arg
     assert result.outlines[-1].startswith(f"left out: 0 suites of {FOLDER}, 2 slower") == (passed == 2)
 
 
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=str)
+def test_what_the_machine_cannot_run_is_the_last_line_and_not_passed(run: pytest.Pytester, workers: list[str]) -> None:
+    skip = "import pytest\n\ndef test_it():\n    pytest.skip('SKIPPED compose: no engine')\n"
+    (run.path / "tests" / "test_skipped.py").write_text(skip)
+    result = run.runpytest_inprocess(*workers, "tests/test_skipped.py")
+    result.assert_outcomes(skipped=1, passed=0)
+    assert result.outlines[-1] == "SKIPPED compose: no engine"
+
+
 def test_several_workers_count_them_once(run: pytest.Pytester) -> None:
     # The workers are processes of their own, in which nothing is replaced.
     name = next(iter(TESTS)).partition("::")[2]
