@@ -13,6 +13,7 @@ from cdc_outbox.debezium.event_router.jvm import Jvm
 from cdc_outbox.errors import StackError
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka.broker_errors import answered, translate
+from cdc_outbox.kafka.clients import connection_settings
 from cdc_outbox.kafka.reading import message_of
 from cdc_outbox.message import Message
 from cdc_outbox.testing.folder import HOST
@@ -118,7 +119,8 @@ def make_broker(folder: Path, port: int, environment: Mapping[str, str], jvm: Jv
 
 
 def _make_admin(servers: str) -> "confluent.AdminClient":
-    return confluent.AdminClient({"bootstrap.servers": servers, "reconnect.backoff.max.ms": 200}, logger=_quiet)
+    settings = connection_settings({"reconnect.backoff.max.ms": 200})
+    return confluent.AdminClient({"bootstrap.servers": servers, **settings}, logger=_quiet)
 
 
 _admin = lru_cache(maxsize=2)(_make_admin)

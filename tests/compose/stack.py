@@ -89,7 +89,7 @@ class ComposeStack:
             raise
         finally:
             with step("down --volumes"):
-                self.down("--volumes")
+                self.down("--volumes", "--timeout=5")  # the data is not needed any more
         assert not run("docker", "volume", "ls", "--quiet"), "volumes are left"
 
     def port(self, service: str) -> int:
@@ -145,7 +145,7 @@ class ComposeStack:
 
         def change(action: str) -> None:
             for service, pid in pids.items():
-                rule = (action, "INPUT", f"--source={addresses[service]}", "--jump=DROP")
+                rule = (action, "INPUT", "--source", addresses[service], "--jump", "DROP")
                 run("nsenter", f"--net=/proc/{pid}/ns/net", "iptables", *rule)
 
         change("--insert")
