@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cdc_outbox.contract.outbox_options import chosen, settle
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.drivers import AnyConnection, AsyncDriver, Row
 from cdc_outbox.databases.drivers.statements import NamedStatements
@@ -44,11 +45,13 @@ class InboxTable:
     dialect: Dialect = Dialect.POSTGRESQL
 
     def __post_init__(self) -> None:
+        settle(self, {"dialect": Dialect})
         _ = self.table  # which checks both names
 
     @classmethod
     def on(cls, dialect: Dialect) -> "InboxTable":
         """Return the inbox under the default names of a database of this dialect."""
+        dialect = chosen(Dialect, dialect, "dialect")
         return cls(schema=dialect.features.default_schema, dialect=dialect)
 
     @property

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
+from cdc_outbox.contract.outbox_options import settle
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.event import RecordedEvent, SequenceMode
 
@@ -108,6 +109,9 @@ class Order:
     mode: SequenceMode
     latest: bool = False
     by_watermark: bool = False
+
+    def __post_init__(self) -> None:
+        settle(self, {"mode": SequenceMode})
 
     def successor(self, last: int) -> int | None:
         """Return the one sequence that may follow, ``None`` where whatever comes first may."""

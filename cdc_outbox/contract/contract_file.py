@@ -1,6 +1,5 @@
 """A contract as a JSON file, so that a consuming service neither repeats it in Python nor needs the producer's YAML."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -8,11 +7,8 @@ from typing import Any
 
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import ConfigError
-from cdc_outbox.event import SequenceMode
 from cdc_outbox.formats.attributes import HeaderNames
-from cdc_outbox.formats.event_format import EventFormat, PayloadType
 from cdc_outbox.formats.foreign import ForeignOutbox
-from cdc_outbox.redaction import either
 from cdc_outbox.text_files.document import did_you_mean, read_text_file
 from cdc_outbox.text_files.json_text import read_json
 
@@ -76,16 +72,13 @@ def _contract(content: object) -> WireContract:
     for key in ("latest", "by_watermark", "extra_headers"):
         if key in given:
             options[key] = _texts(given[key], key)
-    for key, kind in (("format", EventFormat), ("payload_type", PayloadType)):
-        if key in given:
-            options[key] = _word(kind, given[key], key)
+    options |= {key: given[key] for key in ("format", "payload_type") if key in given}
     if given.get("foreign") is not None:
         foreign = _object(given["foreign"], "foreign", [field.name for field in fields(ForeignOutbox)])
         options["foreign"] = ForeignOutbox(
             **{key: _text(each, f"foreign.{key}") for key, each in foreign.items() if each is not None}
         )
-    modes = {name: _word(SequenceMode, mode, f"aggregates.{name}") for name, mode in aggregates.items()}
-    return WireContract(aggregates=modes, **options)
+    return WireContract(aggregates=aggregates, **options)
 
 
 def _object(value: object, key: str, known: Iterable[str] = ()) -> Mapping[str, Any]:
@@ -109,10 +102,3 @@ def _texts(value: object, key: str) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ConfigError(f"{key} must be a list", field=key)
     return tuple(_text(each, key) for each in value)
-
-
-def _word(kind: type[SequenceMode] | type[EventFormat] | type[PayloadType], value: object, key: str) -> Any:  # noqa: ANN401
-    words = [each.value for each in kind]
-    if value not in words:
-        raise ConfigError(f"{key} must be {either(words)}, not {json.dumps(value)}", field=key)
-    return kind(value)

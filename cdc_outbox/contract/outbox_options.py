@@ -1,9 +1,35 @@
 """The ways an outbox may go about its events: what becomes of a row, what goes with it."""
 
 from enum import StrEnum
+from typing import TypeVar
 
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.formats.event_format import EventFormat, PayloadType
+from cdc_outbox.redaction import either
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def chosen(kind: type[Choice], given: object, field: str) -> Choice:
+    """Return the member of an enumeration that an option has, or has the text of.
+
+    Raises:
+        ConfigError: It is another value.
+    """
+    words = [each.value for each in kind]
+    if given not in words:
+        raise ConfigError(f"{field} must be {either(words)}, not {given!r}", field=field)
+    return kind(given)
+
+
+def settle(options: object, kinds: dict[str, type[StrEnum]]) -> None:
+    """Replace texts in the fields of a frozen dataclass by the members of their enumerations.
+
+    Raises:
+        ConfigError: As :func:`chosen`.
+    """
+    for field, kind in kinds.items():
+        object.__setattr__(options, field, chosen(kind, getattr(options, field), field))
 
 
 class OutboxMode(StrEnum):

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from cdc_outbox.contract.outbox_options import chosen, settle
 from cdc_outbox.contract.plain_reader import PlainReader, record_of, sequence_of
 from cdc_outbox.errors import ConfigError, MessageError
 from cdc_outbox.event import RecordedEvent, SequenceMode
@@ -61,6 +62,9 @@ class WireContract:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise ConfigError("a contract must have at least one aggregate type", field="aggregates")
+        settle(self, {"format": EventFormat, "payload_type": PayloadType})
+        modes = {name: chosen(SequenceMode, mode, f"aggregates.{name}") for name, mode in self.aggregates.items()}
+        object.__setattr__(self, "aggregates", modes)
         self._refuse_unnumbered()
         is_numbered = all(mode.is_numbered for mode in self.aggregates.values())
         if self.format is EventFormat.CLOUDEVENTS_BINARY and not is_numbered:

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
-from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere, refuse_together
+from cdc_outbox.contract.outbox_options import OutboxMode, Partitions, refuse_elsewhere, refuse_together, settle
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.quoting import derived_name, quote
 from cdc_outbox.errors import ConfigError
@@ -79,6 +80,7 @@ class OutboxColumns(ColumnNames):
             roles[column] = role
 
 
+_CHOICES: dict[str, type[StrEnum]] = {"payload_type": PayloadType, "mode": OutboxMode, "format": EventFormat}
 HEADER_COLUMN = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 """A header column's name is a parameter's, and stands in quotes as a key of JSON."""
 
@@ -109,6 +111,7 @@ class OutboxTable:
     capitals: bool = False
 
     def __post_init__(self) -> None:
+        settle(self, _CHOICES | ({} if self.partitions is None else {"partitions": Partitions}))
         _ = self.table  # which checks both names
         if self.adopted and self.partitions is not None:
             raise ConfigError("the partitions of an adopted table belong to its owner", field="partitions")
