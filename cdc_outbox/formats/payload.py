@@ -27,6 +27,7 @@ from typing import Any, Final, cast, final
 from uuid import UUID
 
 from cdc_outbox.errors import EventError
+from cdc_outbox.redaction import shortened, visible_controls
 from cdc_outbox.text_files.document import JsonValue
 
 _NO_STRING_KEY = "the payload is not JSON: a key is not a string"
@@ -81,14 +82,46 @@ def encode(payload: Any, *, max_depth: int = 100) -> str | bytes | None:  # noqa
         if "\\u" in text or not text.isascii():
             _check_characters(text)
         _check_structure(_parsed(text) if is_text else payload, max_depth)
-    except EventError:
-        raise
-    except (TypeError, ValueError, RecursionError) as error:
-        refusal = _refusal(error)
+    except (EventError, TypeError, ValueError, RecursionError) as error:
+        refusal = error if isinstance(error, EventError) else _refusal(error)
+        message, hint = str(refusal), refusal.hint
+        del refusal
     else:
         return text
     # Outside the handler: the causes hold the whole text, and an error must not carry it.
-    raise refusal
+    path = "" if is_text or hint is _MAX_DEPTH_HINT else _path_of_refused(payload)
+    raise EventError(f"{message}, at {path}" if path else message, hint=hint)
+
+
+def _path_of_refused(value: Any) -> str:  # noqa: ANN401 - models of any library
+    """Return where in a payload the first value is that cannot be encoded, such as ``items[0].price``."""
+    path = ""
+    while True:
+        try:
+            while not isinstance(value, _JSON):
+                value = _plain(value)
+        except Exception:  # noqa: BLE001 - of a model
+            return _shown(path)
+        named: Iterable[tuple[object, Any]] = value.items() if isinstance(value, dict) else ()
+        if isinstance(value, (list, tuple)):
+            named = enumerate(value)
+        inner = next(((key, each) for key, each in named if _is_refused(each)), None)
+        if inner is None:
+            return _shown(path)
+        path, value = path + (f".{inner[0]}" if isinstance(value, dict) else f"[{inner[0]}]"), inner[1]
+
+
+def _is_refused(value: object) -> bool:
+    try:
+        _check_characters("".join(_in_chunks(value, 0)))
+        _check_structure(value, sys.maxsize)
+    except (EventError, TypeError, ValueError, RecursionError):
+        return True
+    return False
+
+
+def _shown(path: str) -> str:
+    return shortened(visible_controls(path.removeprefix(".")), 200)
 
 
 _scan = vars(json.JSONDecoder())["scan_once"]
@@ -251,7 +284,8 @@ def _refuse_constant(name: str) -> None:
 def _refuse_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise EventError("an object in the payload has a key twice")
+        repeated = next(key for place, (key, _) in enumerate(pairs) if key in dict(pairs[:place]))
+        raise EventError(f"an object in the payload has a key twice, {_shown(repeated)!r}")
     return content
 
 

@@ -358,18 +358,18 @@ def test_none_is_refused_with_both_things_that_it_may_mean() -> None:
     "payload",
     [
         '{"secret": "hunter2"',
-        '{"hunter2": 1, "hunter2": 2}',
+        '{"key": "hunter2", "key": 2}',
         f'"hunter2{U}0000"',
         '"hunter2\ud800"',
-        {"hunter2": float("nan")},
+        {"key": float("nan"), "secret": "hunter2"},
         {("hunter2",): 1},
         {"secret": "hunter2\ud800"},
-        {"hunter2": {"hunter2"}},
+        {"key": {"hunter2"}},
         Secretive(name="hunter2"),
     ],
     ids=short,
 )
-def test_a_refusal_does_not_repeat_the_payload(payload: object) -> None:
+def test_a_refusal_repeats_no_value_of_the_payload(payload: object) -> None:
     with pytest.raises(EventError) as caught:
         encode(payload)
     assert "hunter2" not in str(caught.value) + caught.value.hint
@@ -383,3 +383,37 @@ def test_foreign_libraries_are_not_imported() -> None:
         "import cdc_outbox.formats.payload, sys; assert not {'pydantic', 'msgspec', 'attrs', 'attr'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("payload", "path"),
+    [
+        ({"id": 1, "connection": object()}, "at connection"),
+        ({"lines": [{"price": 1}, {"price": float("inf")}]}, "at lines[1].price"),
+        ({"lines": ({"sent": datetime(2026, 3, 1)},)}, "at lines[0].sent"),  # noqa: DTZ001
+        ({"order": Line("a", tags={"x": {1}})}, "at order.tags.x"),
+        ({"text": "\ud800"}, "at text"),
+        ({"text": "\0"}, "at text"),
+        ({"of customer": {1: "a"}}, "at of customer"),
+        ({"a\nb": object()}, "at a\\nb"),
+        ('{"a": {"key": 1, "key": 2}}', "'key'"),
+    ],
+    ids=short,
+)
+def test_a_refusal_names_the_key(payload: object, path: str) -> None:
+    with pytest.raises(EventError) as caught:
+        encode(payload)
+    assert str(caught.value).endswith(f", {path}")
+
+
+@pytest.mark.parametrize("payload", [object(), [nested(101)], "{", {1: 2}], ids=short)
+def test_a_refusal_of_the_whole_names_no_key(payload: object) -> None:
+    with pytest.raises(EventError) as caught:
+        encode(payload)
+    assert " at " not in str(caught.value).replace("at line", "")
+
+
+def test_the_named_key_is_bounded() -> None:
+    with pytest.raises(EventError) as caught:
+        encode({"k" * 10_000: object()})
+    assert len(str(caught.value)) < 300
