@@ -75,3 +75,8 @@ def test_a_consumer_gets_the_kafka_client_that_leaks_nothing() -> None:
 
 def test_they_name_no_index() -> None:
     assert [path.name for path in LOCKS if "://" in path.read_text() or "index" in path.read_text()] == []
+
+
+def test_the_extra_of_sqlalchemy_brings_what_its_asyncio_needs() -> None:
+    [required] = [each for each in map(Requirement, EXTRAS["sqlalchemy"]) if each.name == "sqlalchemy"]
+    assert "asyncio" in required.extras
