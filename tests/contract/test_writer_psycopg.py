@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from cdc_outbox import Outbox
 from cdc_outbox.databases.drivers import find_driver
-from cdc_outbox.errors import OutboxError
+from cdc_outbox.errors import DatabaseError, OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
@@ -176,3 +176,16 @@ def test_a_connection_is_freed_although_it_keeps_cursors(store: PostgresStore) -
     with pytest.warns(ResourceWarning, match="deleted while still open"):
         del connection
     assert reference() is None
+
+
+@pytest.mark.parametrize("statement", ["deallocate all", "prepare _pg3_0 as select 1"])
+def test_prepared_statements_that_a_pooler_mixes_up_name_the_pooler(store: PostgresStore, statement: str) -> None:
+    """The transaction of another client on the same session of the server does both."""
+    with psycopg.connect(store.dsn, prepare_threshold=0) as connection:
+        if statement.startswith("deallocate"):
+            Outbox().add(connection, ORDER)
+            connection.commit()
+        connection.pgconn.exec_(statement.encode())
+        with pytest.raises(DatabaseError, match="prepared statement") as caught:
+            Outbox().add(connection, ORDER)
+        assert "PgBouncer" in caught.value.hint

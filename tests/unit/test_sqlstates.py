@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.databases.drivers.psycopg import translate
+from cdc_outbox.databases.drivers.sqlstate import describe
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, TransactionConflictError, TransactionTimeoutError
 
 
@@ -31,3 +32,12 @@ def test_what_passes_is_worth_a_retry(sqlstate: str, kind: type[DatabaseError]) 
 @pytest.mark.parametrize("sqlstate", ["23505", "54000", "57014"])
 def test_what_comes_again_is_the_callers(sqlstate: str) -> None:
     assert translate(type("Refused", (psycopg.OperationalError,), {"sqlstate": sqlstate})("refused")) is None
+
+
+@pytest.mark.parametrize("sqlstate", ["26000", "42P05"])
+def test_a_prepared_statement_of_another_session_names_the_pooler_and_its_settings(sqlstate: str) -> None:
+    error = describe(sqlstate, "Refused")
+    assert "prepared statement" in str(error)
+    assert not error.retryable
+    for word in ("PgBouncer", "max_prepared_statements", "prepare_threshold=None", "statement_cache_size=0"):
+        assert word in error.hint

@@ -56,9 +56,16 @@ def translate(sqlstate: str, message: str) -> DatabaseError | None:
     return None
 
 
+_POOLER = (
+    "If a pooler such as PgBouncer is between: set its max_prepared_statements (from PgBouncer 1.21), or turn prepared "
+    "statements off: psycopg prepare_threshold=None, asyncpg statement_cache_size=0. docs/writing.md has the settings "
+    "for SQLAlchemy."
+)
 _CHECK_TABLE = "Compare the table with what this version writes: `cdc-outbox init SPEC --check`."
 _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (FAILED_TRANSACTION, "the transaction is aborted", "Roll back; run a statement that may fail inside a savepoint."),
+    ("26000", "the prepared statement does not exist in this session of the server", _POOLER),
+    ("42P05", "this session of the server already has a prepared statement of this name", _POOLER),
     ("22", "a value does not fit the column's type", _CHECK_TABLE),
     ("23", "a constraint does not allow the row", _CHECK_TABLE),
     ("", "the statement failed", "The cause (__cause__) is the driver's error; the server's log has the statement."),
