@@ -17,7 +17,7 @@ from cdc_outbox.databases.drivers import (
     runs_blocks,
 )
 from cdc_outbox.databases.drivers.sqlstate import UNIQUE_VIOLATION, raise_ours
-from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, NotInTransactionError
+from cdc_outbox.errors import CdcOutboxError, DuplicateEventError, EventError, NotInTransactionError
 from cdc_outbox.event import Event
 from cdc_outbox.writer.outbox_statements import StepPlan
 
@@ -138,8 +138,22 @@ def _outside_transaction(driver: Driver | AsyncDriver) -> NotInTransactionError:
     )
 
 
+_ENCODING = (
+    "Connect with client_encoding=UTF8 (MariaDB, MySQL: charset=utf8mb4), or pass a payload of ASCII alone: "
+    "`json.dumps(payload)`."
+)
+
+
+def _causes(error: BaseException | None, depth: int) -> list[BaseException]:
+    return [error, *_causes(error.__cause__, depth - 1)] if error is not None and depth else []
+
+
 def _error_of(error: BaseException, ids: Sequence[tuple[Event, str]]) -> CdcOutboxError | None:
     """Return our error for a driver's, ``None`` for any other."""
+    # asyncpg has it as the cause of its own, and SQLAlchemy that one as the cause of two of its own.
+    for link in _causes(error, 4):
+        if isinstance(link, UnicodeEncodeError):
+            return EventError(f"the connection's encoding {link.encoding} cannot carry the event", hint=_ENCODING)
     ours = database_error(error)
     given = [event_id for event, event_id in ids if event.id is not None]
     # The writer's own ids are new, so it was another unique column's value: a caller is not to skip the event.

@@ -2,9 +2,10 @@
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import MySQLdb
@@ -22,6 +23,7 @@ from cdc_outbox.errors import (
     DatabaseAccessError,
     DatabaseError,
     DatabaseUnavailableError,
+    EventError,
     OutboxError,
     TransactionConflictError,
 )
@@ -306,3 +308,17 @@ def test_the_victim_of_a_deadlock_may_try_again(store: MariaDbStore) -> None:
         first.rollback()
         assert sum(future.result(patience()) for future in waiting) <= 1
     assert store.numbers() == [("42", 1), ("42", 2)]
+
+
+@pytest.mark.parametrize("connect", [partial(pymysql.connect, ssl_disabled=True), MySQLdb.connect])
+def test_an_encoding_that_cannot_carry_the_payload_is_our_error_before_anything_is_written(
+    store: MariaDbStore, connect: Callable[..., Any]
+) -> None:
+    store.reset()
+    with closing(connect(**store.dsn.parameters() | {"charset": "latin1"})) as connection:
+        connection.begin()
+        with pytest.raises(EventError, match=r"encoding .+ cannot carry the event") as caught:
+            Outbox().add(connection, replace(ORDER, payload={"name": "Ωμέγα"}))
+        assert "charset=utf8mb4" in caught.value.hint
+        connection.commit()
+    assert store.numbers() == []

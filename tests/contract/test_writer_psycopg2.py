@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC
+from typing import Any
 
 import psycopg2
 import psycopg2.extensions
@@ -12,7 +13,7 @@ import pytest
 
 from cdc_outbox import NotInTransactionError, Outbox
 from cdc_outbox.databases.drivers import find_async_driver, find_driver
-from cdc_outbox.errors import OutboxError
+from cdc_outbox.errors import EventError, OutboxError
 from cdc_outbox.testing import Stack
 from tests.contract.writer_contract import PlaceContract
 from tests.support.postgresql import PostgresStore, PostgresWriterContract
@@ -64,6 +65,9 @@ class TestPsycopg2(PostgresWriterContract):
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
         return Psycopg2Client(store.dsn, autocommit=autocommit)
 
+    def use_latin1(self, client: Any) -> None:
+        client.connection.set_client_encoding("LATIN1")  # a statement is not noticed
+
 
 class TestPsycopg2Cursor(PlaceContract):
     def open(self, store: PostgresStore, *, autocommit: bool = False) -> Client:
@@ -103,7 +107,7 @@ def test_the_session_keeps_it_behind_an_error_that_the_server_did_not_see(
         cursor.execute("set datestyle = 'SQL, DMY'")
         connection.commit()
         connection.set_client_encoding("LATIN1")
-        with pytest.raises(UnicodeEncodeError):
+        with pytest.raises(EventError):
             Outbox().add(connection, replace(ORDER, aggregate_id="€"))
         cursor.execute("show datestyle")
         assert cursor.fetchone() == ("SQL, DMY",)

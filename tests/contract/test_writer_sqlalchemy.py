@@ -66,6 +66,9 @@ class TestSession(OnSqlAlchemy, PostgresWriterContract):
 class TestSessionOnPsycopg2(TestSession):
     driver = "psycopg2"
 
+    def use_latin1(self, client: Any) -> None:
+        client.place.connection().connection.dbapi_connection.set_client_encoding("LATIN1")
+
 
 class TestAsyncSession(TestSession):
     client_class = AsyncSessionClient

@@ -12,7 +12,7 @@ from psycopg.types.string import TextLoader
 from cdc_outbox import NotInTransactionError
 from cdc_outbox.databases.dialects import Dialect
 from cdc_outbox.databases.table import OutboxTable
-from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, TableNotFoundError
+from cdc_outbox.errors import DatabaseAccessError, DatabaseUnavailableError, EventError, TableNotFoundError
 from cdc_outbox.formats.event_format import PayloadType
 from cdc_outbox.testing import Stack
 from cdc_outbox.writer.outbox_schema import outbox_component
@@ -99,6 +99,22 @@ class PostgresWriterContract(RowLockContract):
         client.add_all([event], table=table)
         client.commit()
         assert store.query("select payload from outbox_of_bytes") == [(event.payload,)] * 2
+
+    def use_latin1(self, client: Any) -> None:
+        client.execute("set client_encoding to 'latin1'")
+
+    def test_an_encoding_that_cannot_carry_the_payload_is_our_error_before_anything_is_written(
+        self, client: Client, store: PostgresStore
+    ) -> None:
+        self.use_latin1(client)
+        event = replace(ORDER, payload={"price": "5 €"})
+        for write in (client.add, lambda event: client.add_all([event])):
+            with pytest.raises(EventError, match=r"encoding .+ cannot carry the event") as caught:
+                write(event)
+            assert "client_encoding=UTF8" in caught.value.hint
+        assert client.add(replace(ORDER, payload='{"price":"5 \\u20ac"}')).sequence == 1
+        client.commit()
+        assert store.numbers() == [("42", 1)]
 
     def test_a_server_that_went_away_is_our_error(self, client: Client, store: PostgresStore) -> None:
         client.execute("select 1")

@@ -66,6 +66,11 @@ _REFUSALS: tuple[tuple[str, str, str], ...] = (
     (FAILED_TRANSACTION, "the transaction is aborted", "Roll back; run a statement that may fail inside a savepoint."),
     ("26000", "the prepared statement does not exist in this session of the server", _POOLER),
     ("42P05", "this session of the server already has a prepared statement of this name", _POOLER),
+    (
+        "22P05",
+        "the database's encoding lacks a character of the event",
+        "Use a database in UTF8, or pass a payload of ASCII alone: `json.dumps(payload)`.",
+    ),
     ("22", "a value does not fit the column's type", _CHECK_TABLE),
     ("23", "a constraint does not allow the row", _CHECK_TABLE),
     ("", "the statement failed", "The cause (__cause__) is the driver's error; the server's log has the statement."),
