@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, StatementError, UnboundExecutionError
+from sqlalchemy.exc import DBAPIError, PendingRollbackError, ResourceClosedError, StatementError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, scoped_session
 
@@ -31,6 +31,13 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers import sqlalchemy_statements as statements
+from cdc_outbox.databases.drivers.sqlalchemy_sessions import (
+    AsyncConnectable,
+    Connectable,
+    called,
+    connection_of,
+    engine_dialect,
+)
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
     UNUSABLE,
@@ -44,8 +51,6 @@ from cdc_outbox.databases.drivers.transactions import (
 from cdc_outbox.databases.sql import load
 from cdc_outbox.errors import DatabaseError, DatabaseUnavailableError, OutboxError
 
-Connectable = Connection | Session | scoped_session[Any]
-AsyncConnectable = AsyncConnection | AsyncSession | async_scoped_session[Any]
 Result = TypeVar("Result")
 
 _PREPARED = "cdc_outbox.idle_seconds"
@@ -79,7 +84,7 @@ class _SqlAlchemy:
 
     def serves(self, connectable: object) -> bool:
         """Return whether the connection has the engine's dialect."""
-        return _engine_dialect(connectable) is self._engine
+        return engine_dialect(connectable) is self._engine
 
     def runs_blocks(self, connectable: object) -> bool:  # noqa: ARG002 - the driver was found by it
         """Ask SQLAlchemy, which knows MariaDB from MySQL."""
@@ -109,12 +114,12 @@ class SqlAlchemy(_SqlAlchemy):
 
     def _joined(self, connectable: Connectable) -> Connection | None:
         """Look below the session: ``in_transaction()`` is true under AUTOCOMMIT too, where each statement commits."""
-        session = _called(connectable)
+        session = called(connectable)
         if isinstance(session, Session) and not (session.autobegin or session.in_transaction()):
             return None
         with translated():
             with _REACHING:
-                connection = _connection(session)  # a session may open it only now
+                connection = connection_of(session)  # a session may open it only now
             raw: Any = connection.connection.dbapi_connection
             joins = not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
             return connection if joins else None
@@ -123,7 +128,7 @@ class SqlAlchemy(_SqlAlchemy):
         """Execute and fetch on the connection; without parameters nothing in the text is one."""
         with translated():
             try:
-                connection = _connection(connectable)
+                connection = connection_of(connectable)
                 rows = statements.fetched(statements.execute(connection, sql, parameters, self.style))
             except StatementError as error:
                 error.hide_parameters = True  # the payload is among them
@@ -134,7 +139,7 @@ class SqlAlchemy(_SqlAlchemy):
 
     def fetch_often(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute on the driver's connection if possible: SQLAlchemy's execution takes as long as the rest."""
-        connection = _connection(connectable)
+        connection = connection_of(connectable)
         if parameters is None or not statements.may_fetch_below(connection, self.style):
             return self.fetch(connection, sql, parameters)
         with translated():
@@ -149,13 +154,13 @@ class SqlAlchemy(_SqlAlchemy):
 
     def begin(self, connectable: Connectable) -> None:
         """Open the transaction of the session and, at once, that of the database."""
-        session = _called(connectable)
+        session = called(connectable)
         _refuse_open(session)
         with translated(), _REACHING:
             try:
                 session.begin()
                 self._aborted = False
-                connection = _connection(session)
+                connection = connection_of(session)
                 self._set_session(connection)
                 self._begun = _Begun.on(connection)
                 self._open(connection)
@@ -165,7 +170,7 @@ class SqlAlchemy(_SqlAlchemy):
 
     def state(self, connectable: Connectable) -> TransactionState:
         """Compare SQLAlchemy's transaction with the one that was begun, and ask the database's driver below it."""
-        begun, session = self._begun, _called(connectable)
+        begun, session = self._begun, called(connectable)
         if begun is None:
             return TransactionState.ENDED
         if begun.connection.invalidated:
@@ -183,7 +188,7 @@ class SqlAlchemy(_SqlAlchemy):
 
     def flush(self, connectable: Connectable) -> None:
         """Send what objects of the session's have changed."""
-        session = _called(connectable)
+        session = called(connectable)
         if isinstance(session, Session):
             with translated():
                 session.flush()
@@ -195,12 +200,12 @@ class SqlAlchemy(_SqlAlchemy):
         self._ask(connectable)
         refuse_commit(self.state(connectable))
         with translated():
-            _called(connectable).commit()
+            called(connectable).commit()
         self._reset(connectable)
 
     def rollback(self, connectable: Connectable) -> None:
         """Undo what is open, if anything is; a connection that cannot is thrown away."""
-        session = _called(connectable)
+        session = called(connectable)
         if self.state(connectable) in UNUSABLE:
             session.invalidate()
         try:
@@ -211,7 +216,7 @@ class SqlAlchemy(_SqlAlchemy):
         self._reset(connectable)
 
     def _reset(self, connectable: Connectable) -> None:
-        session, self._begun = _called(connectable), None
+        session, self._begun = called(connectable), None
         if isinstance(session, Session):
             with suppress(Exception):  # of a connection that breaks on its way back to the pool
                 session.reset()
@@ -240,7 +245,7 @@ class SqlAlchemy(_SqlAlchemy):
 
     def _ask(self, connectable: Connectable) -> None:
         """Look again after an answer of the server, where what is below does not show that an error ended it all."""
-        connection = _connection(_called(connectable))
+        connection = connection_of(called(connectable))
         if connection.dialect.driver in _SEEING:
             return
         names = ["ask_mariadb"] * self.runs_blocks(connection) + ["ask", "begin"]
@@ -263,7 +268,7 @@ class AsyncSqlAlchemy(_SqlAlchemy):
 
     async def run(self, connectable: AsyncConnectable, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a function with the connection or session below, and the arguments, where it may wait."""
-        result: Result = await _called(connectable).run_sync(function, *arguments)
+        result: Result = await called(connectable).run_sync(function, *arguments)
         return result
 
     async def joins_transaction(self, connectable: AsyncConnectable) -> bool:
@@ -284,8 +289,8 @@ class AsyncSqlAlchemy(_SqlAlchemy):
 
     def state(self, connectable: AsyncConnectable) -> TransactionState:
         """Compare as the twin does."""
-        called = _called(connectable)
-        session: Any = called.sync_connection if isinstance(called, AsyncConnection) else called.sync_session
+        below = called(connectable)
+        session: Any = below.sync_connection if isinstance(below, AsyncConnection) else below.sync_session
         return self.direct.state(session)
 
     async def flush(self, connectable: AsyncConnectable) -> None:
@@ -305,13 +310,13 @@ def find(connectable: object) -> Driver:
     """Return the driver for a session or connection."""
     if not isinstance(connectable, Connection | Session | scoped_session):
         raise wrong_kind(connectable, asynchronous=False)
-    return SqlAlchemy(_engine_dialect(connectable))
+    return SqlAlchemy(engine_dialect(connectable))
 
 
 def find_async(connectable: object) -> AsyncDriver:
     """Return the driver for an asynchronous session or connection."""
     if isinstance(connectable, AsyncConnection | AsyncSession | async_scoped_session):
-        return AsyncSqlAlchemy(_engine_dialect(connectable))
+        return AsyncSqlAlchemy(engine_dialect(connectable))
     raise wrong_kind(connectable, asynchronous=True)
 
 
@@ -353,33 +358,10 @@ _SEEING = {"psycopg", "psycopg2", "psycopg_async", "pysqlite", "aiosqlite"}
 """SQLAlchemy's names of the drivers that know the transaction's state from each answer, an error too."""
 
 
-def _called(connectable: object) -> AnyConnection:
-    """Return the session that a registry of sessions has for this thread or task."""
-    return connectable() if isinstance(connectable, scoped_session | async_scoped_session) else connectable
-
-
 def _refuse_open(session: Connection | Session) -> None:
     bind = session.get_bind() if isinstance(session, Session) else session
     if session.in_transaction() or (isinstance(bind, Connection) and bind.in_transaction()):
         raise already_open("session")
-
-
-def _connection(connectable: Connectable) -> Connection:
-    return connectable if isinstance(connectable, Connection) else connectable.connection()
-
-
-def _engine_dialect(connectable: object) -> EngineDialect:
-    called = _called(connectable)
-    if isinstance(called, Connection | AsyncConnection):
-        return called.engine.dialect
-    session: Session = called.sync_session if isinstance(called, AsyncSession) else called
-    try:
-        return session.get_bind().dialect
-    except UnboundExecutionError as error:
-        raise OutboxError(
-            "the session has no engine or several, so the one with the outbox is unknown",
-            hint='Pass its connection: `session.connection(bind_arguments={"mapper": Order})`.',
-        ) from error
 
 
 def _in_transaction(raw: AnyConnection) -> TransactionState:
