@@ -6,11 +6,13 @@ import unittest
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from django.apps import apps
 from django.core.cache import cache
-from django.db import connection, connections, transaction
+from django.db import connection, connections, router, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import Client as Browser
 from django.test import TestCase
@@ -102,6 +104,31 @@ def test_the_default_connection_is_known_by_its_proxy(default: SqliteStore) -> N
     with transaction.atomic():
         assert Outbox().add(connection, ORDER).sequence == 1
     assert default.numbers() == [("42", 1)]
+
+
+class Router:
+    """Writes every row to the database ``shop``, or to the default one."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    def db_for_write(self, model: object, **_: object) -> str:
+        return self.alias
+
+
+def test_the_default_connection_is_refused_where_routers_write_rows_elsewhere(
+    default: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apps, "get_models", lambda: [SimpleNamespace(_meta=SimpleNamespace(label="shop.Order"))])
+    with transaction.atomic():
+        monkeypatch.setattr(router, "routers", [Router("shop")])
+        with pytest.raises(OutboxError, match=r"routers write shop\.Order to shop, .* written to default") as caught:
+            Outbox().add(connection, ORDER)
+        assert "connections[router.db_for_write(Order)]" in caught.value.hint
+        Outbox().add(connections["default"], ORDER)
+        monkeypatch.setattr(router, "routers", [Router("default")])
+        Outbox().add(connection, ORDER)
+    assert default.numbers() == [("42", 1), ("42", 2)]
 
 
 def test_an_alias_is_chosen_per_call(default: SqliteStore, alias: str) -> None:

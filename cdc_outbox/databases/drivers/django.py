@@ -1,13 +1,17 @@
 """Django's database connections: ``connections["orders"]``, and the default one, ``django.db.connection``.
 
-The outbox's table must be in the database of that alias, or the event would not share the fate of the business data:
-a database router is not asked.
+The outbox's table must be in the database of that alias, or the event would not share the fate of the business data.
+A connection that is named by its alias is taken as it is; the default one is refused where routers write other rows
+elsewhere.
 """
 
 import logging
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any
 
+from django.apps import apps
+from django.db import DEFAULT_DB_ALIAS, router
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import Atomic, TransactionManagementError
 from django.db.utils import Error
@@ -241,8 +245,20 @@ def find(connectable: object) -> Driver:
         raise OutboxError(
             f"{vendor} cannot have an outbox here", hint=f"Supported databases: {', '.join(sorted(_DIALECTS))}."
         )
+    if isinstance(connectable, ConnectionProxy) and (elsewhere := _routed_elsewhere(tuple(router.routers))):
+        raise OutboxError(
+            f"the project's routers write {elsewhere}, and events would be written to {DEFAULT_DB_ALIAS}",
+            hint="Pass the connection of the row: `connections[router.db_for_write(Order)]`.",
+        )
     # A proxy's type says nothing about the database.
     return Django(_DIALECTS[vendor], serves_type=isinstance(connectable, BaseDatabaseWrapper))
+
+
+@lru_cache(maxsize=8)
+def _routed_elsewhere(routers: tuple[object, ...]) -> str:  # noqa: ARG001 - the key: nothing else decides
+    """Return a model whose rows routers write to another database than the default one, and which."""
+    written = ((model._meta.label, router.db_for_write(model)) for model in apps.get_models())  # noqa: SLF001 - documented
+    return next((f"{label} to {alias}" for label, alias in written if alias != DEFAULT_DB_ALIAS), "")
 
 
 def find_async(connectable: object) -> AsyncDriver:
