@@ -37,6 +37,7 @@ from cdc_outbox.databases.drivers.sqlalchemy_sessions import (
     called,
     connection_of,
     engine_dialect,
+    only_connection,
 )
 from cdc_outbox.databases.drivers.sqlstate import CLOSED, FAILED_TRANSACTION
 from cdc_outbox.databases.drivers.transactions import (
@@ -119,7 +120,7 @@ class SqlAlchemy(_SqlAlchemy):
             return None
         with translated():
             with _REACHING:
-                connection = connection_of(session)  # a session may open it only now
+                connection = only_connection(session)  # a session may open it only now
             raw: Any = connection.connection.dbapi_connection
             joins = not connection.dialect.detect_autocommit_setting(raw) or _has_transaction(raw)
             return connection if joins else None
@@ -160,7 +161,7 @@ class SqlAlchemy(_SqlAlchemy):
             try:
                 session.begin()
                 self._aborted = False
-                connection = connection_of(session)
+                connection = only_connection(session)
                 self._set_session(connection)
                 self._begun = _Begun.on(connection)
                 self._open(connection)

@@ -1,12 +1,14 @@
 """What lies below SQLAlchemy's sessions: registries of them, and the connection that our statements go to."""
 
+from collections.abc import Set
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect as EngineDialect
+from sqlalchemy.event import contains, listen
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-from sqlalchemy.orm import Session, scoped_session
+from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 from cdc_outbox.databases.drivers import AnyConnection
 from cdc_outbox.errors import OutboxError
@@ -23,6 +25,63 @@ def called(connectable: object) -> AnyConnection:
 def connection_of(connectable: Connectable) -> Connection:
     """Return the connection of a session, which may open it only now."""
     return connectable if isinstance(connectable, Connection) else connectable.connection()
+
+
+def only_connection(connectable: Connection | Session) -> Connection:
+    """Return the connection whose commit is that of events and rows alike.
+
+    A session whose ``get_bind`` is its own may choose another one for each statement, so it is watched from here on.
+
+    Raises:
+        OutboxError: The session's transaction has, or may open, another connection: each has a commit of its own.
+    """
+    if isinstance(connectable, Connection):
+        return connectable
+    session, routes = connectable, type(connectable).get_bind is not Session.get_bind
+    # 2.0 hides its binds.
+    binds = getattr(session, "binds", None) or getattr(session, "_Session__binds", {})
+    if binds or routes:
+        choices = {session.get_bind(), *binds.values()}
+        if routes:
+            flushing, session._flushing = session._flushing, True  # noqa: SLF001 - by which SQLAlchemy's recipe routes
+            try:
+                choices.add(session.get_bind())
+            finally:
+                session._flushing = flushing  # noqa: SLF001
+        if len(choices) > 1:
+            raise _several()
+    connection = session.connection()
+    if len(_held(session)) > 1:
+        raise _several()
+    if routes:
+        session.info[_SHARED] = connection
+        if not contains(session, "after_begin", _refuse_other):
+            listen(session, "after_begin", _refuse_other)
+    return connection
+
+
+_SHARED = "cdc_outbox.connection"
+"""Where a session keeps the connection that has events."""
+
+
+def _refuse_other(session: Session, _: SessionTransaction, connection: Connection) -> None:
+    shared = session.info.get(_SHARED)
+    if shared is not connection and shared in _held(session):
+        raise _several()
+
+
+def _held(session: Session) -> Set[Connection]:
+    transaction: Any = session.get_transaction()
+    held: Set[Connection] | None = getattr(transaction, "connections", None)
+    return {each for each, *_ in transaction._connections.values()} if held is None else held  # noqa: SLF001 - 2.0
+
+
+def _several() -> OutboxError:
+    return OutboxError(
+        "the session writes rows on one connection and events on another, and each has a commit of its own",
+        hint='Pass the connection of the row: `session.connection(bind_arguments={"mapper": Order})`, or with a '
+        '`get_bind` of your own `session.connection(bind_arguments={"bind": engine})`. Consumers need one engine.',
+    )
 
 
 def engine_dialect(connectable: object) -> EngineDialect:
