@@ -210,6 +210,7 @@ class HandlerRunner:
     ) -> None:
         self._driver = driver
         self._must_flush = not sends_at_once(driver)
+        self._handled = getattr(getattr(driver, "direct", driver), "handled", None)
         self._handlers = handlers
         self.telemetry = telemetry or HandlerTelemetry("", Telemetry(spans=NoSpans()))
         self._before_commit = before_commit
@@ -276,12 +277,7 @@ class HandlerRunner:
             del failure
 
     async def _run(
-        self,
-        items: Sequence[Item],
-        connection: AnyConnection,
-        gathered: Gathered | None,
-        *,
-        looks: bool,
+        self, items: Sequence[Item], connection: AnyConnection, gathered: Gathered | None, *, looks: bool
     ) -> None:
         telemetry, is_traced = self.telemetry, self.telemetry.is_traced
         for registered, run in self._handlers.runs(items):
@@ -298,6 +294,8 @@ class HandlerRunner:
                         await self._in_time(returned)
                     if self._must_flush:
                         await self._driver.flush(connection)
+                    if self._handled is not None:
+                        self._handled(connection, events)
             except Exception as error:
                 if not looks:
                     raise

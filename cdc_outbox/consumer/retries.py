@@ -19,6 +19,7 @@ from cdc_outbox.consumer.item import Item, unreadable
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.databases.drivers import database_error, is_of_driver, translate
+from cdc_outbox.databases.drivers.listeners import ListenerError
 from cdc_outbox.databases.drivers.sqlstate import FAILED_TRANSACTION
 from cdc_outbox.errors import (
     BrokerUnavailableError,
@@ -28,6 +29,7 @@ from cdc_outbox.errors import (
     ConsumerError,
     DatabaseError,
     DuplicateEventError,
+    HandlerError,
     MessageError,
     TransactionAbortedError,
     TransactionConflictError,
@@ -73,7 +75,7 @@ class Retry:
 
     def is_hopeless(self, error: BaseException | None) -> bool:
         """Return whether a retry cannot fix an error; an error of the outbox is also judged by its cause."""
-        cause = error.__cause__ if isinstance(error, DatabaseError | DuplicateEventError) else None
+        cause = error.__cause__ if isinstance(error, _JUDGED_BY_CAUSE) else None
         return isinstance(error, self.park_at_once) or isinstance(cause, self.park_at_once)
 
     def inline_pause(self, tries: int, elapsed_seconds: float, random: Random) -> float | None:
@@ -96,6 +98,7 @@ class Retry:
 _log = logging.getLogger(__name__)
 
 
+_JUDGED_BY_CAUSE = DatabaseError, DuplicateEventError, ListenerError
 _BACKOFF = Backoff(0.1, 5.0)
 """Quick for a deadlock, patient for a database that restarts."""
 _MAX_CONFLICTS = 5
@@ -353,6 +356,8 @@ def error_of(
     """
     if type(error) in {DatabaseError, TransactionConflictError} and isinstance(error.__cause__, Exception):
         error = error.__cause__  # an outbox's: what the driver said decides, as where a handler executes it
+    if isinstance(error, ListenerError) and error.__cause__ is not None:
+        return HandlerError(f"{error} of {several(events)}{text_of(error.__cause__)}")
     return _aborted(error, events) or ours_of(error) or _refused(error, events, text_of(error))
 
 

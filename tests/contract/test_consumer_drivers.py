@@ -1,6 +1,7 @@
 """The consumer with each driver that its handlers may be given, over a real topic."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from cdc_outbox import RecordedEvent
 from cdc_outbox.consumer import AsyncConsumer
 from tests.contract.consumer_contract import ConsumerContract, OnMariaDb, OnPostgres, OnSqlite, Service
+from tests.contract.listener_contract import ListeningConsumerContract
 from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS, SQLITE_USERS
 from tests.support.events import make_event
 from tests.support.patience import patience
@@ -70,23 +72,39 @@ class TestAsyncpg(CancelledConsumers, OnPostgres):
     users = POSTGRES_USERS["asyncpg"]
 
 
-class TestSession(ConsumerContract, OnPostgres):
+class TestSession(ListeningConsumerContract, ConsumerContract, OnPostgres):
     users = POSTGRES_USERS["sqlalchemy psycopg"]
 
 
-class TestAsyncSession(CancelledConsumers, OnPostgres):
+class TestAsyncSession(ListeningConsumerContract, CancelledConsumers, OnPostgres):
     users = POSTGRES_USERS["sqlalchemy asyncpg"]
 
 
 class TestDjango(ConsumerContract, OnPostgres):
     users = POSTGRES_USERS["django"]
 
+    def test_each_callback_that_raises_is_logged_with_its_event(
+        self, service: Service, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def fail() -> None:
+            raise LookupError
+
+        async def apply(event: RecordedEvent, connection: Any) -> None:
+            await service.apply_effect(event, connection)
+            connection.on_commit(fail)
+
+        service.send(*(make_event(1, aggregate) for aggregate in ("a", "b", "c")))
+        with caplog.at_level(logging.ERROR, "cdc_outbox"), service.running(service.consumer({"OrderPlaced": apply})):
+            eventually(lambda: len(service.ledger.applied()) == len(caplog.records) == 3, "all three")
+        events = [vars(record)["events"].partition(" #")[0] for record in caplog.records]
+        assert sorted(events) == [f"OrderPlaced order/{aggregate}" for aggregate in "abc"]
+
 
 class TestPyMySql(ConsumerContract, OnMariaDb):
     users = MARIADB_USERS["pymysql"]
 
 
-class TestSessionOnPyMySql(ConsumerContract, OnMariaDb):
+class TestSessionOnPyMySql(ListeningConsumerContract, ConsumerContract, OnMariaDb):
     users = MARIADB_USERS["sqlalchemy pymysql"]
 
 

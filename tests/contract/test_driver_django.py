@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import psycopg
@@ -22,6 +24,7 @@ from cdc_outbox.testing import Stack
 from tests.contract.driver_contract import DriverContract, MariaDbContract, ReopenedPostgresContract, SqliteContract
 from tests.support.django_site import add_entry, entry, remove_alias
 from tests.support.driver_clients import Client
+from tests.support.events import make_event
 
 
 class Sites(DriverContract):
@@ -99,18 +102,30 @@ class Sites(DriverContract):
         client.commit()
         assert seen == [(2, False)]
 
-    def test_a_callback_that_raises_does_not_undo_a_commit(
+    def test_each_callback_of_a_batch_runs_after_the_commit_and_each_failure_is_logged_with_its_event(
         self, client: Client, caplog: pytest.LogCaptureFixture
     ) -> None:
+        seen: list[int] = []
+
         def fail() -> None:
             raise LookupError
 
         client.begin()
         client.fetch("insert into t values (44)")
-        transaction.on_commit(fail, using=client.connection.alias)
-        with caplog.at_level(logging.ERROR, "cdc_outbox"):
+        for number in range(1, 5):
+            callback = fail if number % 2 else partial(seen.append, number)
+            transaction.on_commit(callback, using=client.connection.alias, robust=number == 3)
+            with suppress(KeyError), transaction.atomic(using=client.connection.alias):
+                transaction.on_commit(partial(seen.append, -number), using=client.connection.alias)
+                raise KeyError
+            client.driver.handled(client.connection, [make_event(number, "a")])
+        transaction.on_commit(fail, using=client.connection.alias)  # by what runs after all handlers
+        with caplog.at_level(logging.ERROR):
             client.commit()
-        assert [record.message for record in caplog.records] == ["callback failed after the commit"]
+        assert seen == [2, 4]
+        assert {record.message for record in caplog.records} == {"callback failed after the commit"}
+        events = [vars(record)["events"].partition(" (")[0] for record in caplog.records]
+        assert events == ["OrderPlaced order/a #1", "OrderPlaced order/a #3", ""]
         assert client.rows(44) == [(44,)]
 
     def test_a_handler_that_closes_and_opens_the_connection_is_noticed(self, client: Client) -> None:

@@ -29,6 +29,7 @@ from tests.contract.driver_contract import (
     ReopenedPostgresContract,
     SqliteContract,
 )
+from tests.contract.listener_contract import AbortedListenerContract, ListenerContract
 from tests.support.driver_clients import AsyncClient, Client
 from tests.support.sqlalchemy_clients import url_of
 
@@ -42,7 +43,12 @@ class Row(Base):
     a: Mapped[int] = mapped_column(primary_key=True)
 
 
-class Sessions(DriverContract):
+class Listeners(ListenerContract):
+    def row(self, number: int) -> object:
+        return Row(a=number)
+
+
+class Sessions(Listeners, DriverContract):
     """What a session adds to the contract, on every database."""
 
     driver: ClassVar[str] = "psycopg"
@@ -137,7 +143,7 @@ class Sessions(DriverContract):
         assert not session.in_transaction()
 
 
-class TestSessionOnPsycopg(Sessions, CopyingContract):
+class TestSessionOnPsycopg(AbortedListenerContract, Sessions, CopyingContract):
     def test_each_connection_of_a_pool_is_prepared(self, dsn: str) -> None:
         engine = create_engine(url_of(dsn, self.driver), pool_size=2)
         client = Client(Session(engine))
@@ -277,7 +283,7 @@ class AsyncSessions(DriverContract):
         client.commit()
 
 
-class WaitingObjects(AsyncSessions):
+class WaitingObjects(Listeners, AsyncSessions):
     def test_what_waits_in_the_session_is_written(self, client: AsyncClient) -> None:
         client.begin()
         client.connection.add(row := Row(a=21))
@@ -292,7 +298,7 @@ class WaitingObjects(AsyncSessions):
         client.commit()
 
 
-class TestAsyncSessionOnAsyncpg(WaitingObjects, PostgresContract):
+class TestAsyncSessionOnAsyncpg(AbortedListenerContract, WaitingObjects, PostgresContract):
     driver = "asyncpg"
     timed_out = DatabaseUnavailableError
     sees_aborts = False
@@ -324,7 +330,7 @@ class TestAsyncSessionOnAsyncpg(WaitingObjects, PostgresContract):
                 client.prepare()
 
 
-class TestAsyncSessionOnPsycopg(WaitingObjects, CopyingContract):
+class TestAsyncSessionOnPsycopg(AbortedListenerContract, WaitingObjects, CopyingContract):
     driver = "psycopg"
 
 

@@ -5,7 +5,7 @@ A connection that is named by its alias is taken as it is; the default one is re
 elsewhere.
 """
 
-import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any
@@ -30,6 +30,7 @@ from cdc_outbox.databases.drivers import (
     translated,
     wrong_kind,
 )
+from cdc_outbox.databases.drivers.listeners import AfterCommit, log_callback
 from cdc_outbox.databases.drivers.transactions import (
     UNUSABLE,
     SendsAtOnce,
@@ -41,8 +42,6 @@ from cdc_outbox.databases.drivers.transactions import (
 )
 from cdc_outbox.databases.sql import PYFORMAT, load
 from cdc_outbox.errors import DatabaseError, OutboxError, TransactionAbortedError, TransactionEndedError
-
-_log = logging.getLogger(__name__)
 
 _DIALECTS = {
     "postgresql": Dialect.POSTGRESQL,
@@ -165,11 +164,17 @@ class Django(SendsAtOnce):
         connection.errors_occurred = not connection.is_usable()
         return not connection.errors_occurred
 
-    def commit(self, connection: AnyConnection) -> None:
-        """Leave the block, which without a look at it would roll back and say nothing.
+    def handled(self, connection: AnyConnection, events: Sequence[object]) -> None:
+        """Wrap the callbacks of ``on_commit`` that these events' handler registered: Django stops at one that fails."""
+        waiting = connection.run_on_commit
+        for place in reversed(range(len(waiting))):
+            savepoints, call, *robust = waiting[place]
+            if isinstance(call, AfterCommit):
+                break
+            waiting[place] = (savepoints, AfterCommit(call, events), *robust)
 
-        A callback of ``on_commit`` that raises is logged: the transaction is committed and cannot be undone.
-        """
+    def commit(self, connection: AnyConnection) -> None:
+        """Leave the block, which without a look at it would roll back and say nothing."""
         state = self.state(connection)
         if state is not TransactionState.UNKNOWN or self.dialect is not Dialect.MYSQL:  # of which the answer tells
             refuse_commit(state)
@@ -179,6 +184,7 @@ class Django(SendsAtOnce):
                 "an atomic block was left open", hint="Leave each `atomic` block in the handler that entered it."
             )
         assert self._block is not None  # noqa: S101 - the state says so
+        self.handled(connection, ())
         block, self._block = self._block, None
         try:
             with translated():
@@ -186,7 +192,7 @@ class Django(SendsAtOnce):
         except Exception as error:
             if not self._committed:
                 raise
-            _log.exception("callback failed after the commit", extra={"reason": type(error).__name__})
+            log_callback(error, ())
         if not self._committed:
             raise TransactionEndedError("Django did not commit")
 

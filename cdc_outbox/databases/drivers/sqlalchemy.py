@@ -5,7 +5,7 @@ objects are detached, nothing of one event is seen by the next, and its connecti
 """
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -31,10 +31,12 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers import sqlalchemy_statements as statements
+from cdc_outbox.databases.drivers.listeners import log_callback
 from cdc_outbox.databases.drivers.sqlalchemy_sessions import (
     AsyncConnectable,
     Connectable,
     called,
+    commit_after,
     connection_of,
     engine_dialect,
     only_connection,
@@ -101,6 +103,7 @@ class SqlAlchemy(_SqlAlchemy):
         self._idle_seconds: float | None = None
         self._begun: _Begun | None = None
         self._aborted = False
+        self._events: list[object] = []
 
     def joins_transaction(self, connectable: Connectable) -> bool:
         """Ask the database's driver; see :class:`~cdc_outbox.databases.drivers.Driver`."""
@@ -160,7 +163,7 @@ class SqlAlchemy(_SqlAlchemy):
         with translated(), _REACHING:
             try:
                 session.begin()
-                self._aborted = False
+                self._aborted, self._events = False, []
                 connection = only_connection(session)
                 self._set_session(connection)
                 self._begun = _Begun.on(connection)
@@ -194,23 +197,36 @@ class SqlAlchemy(_SqlAlchemy):
             with translated():
                 session.flush()
 
+    def handled(self, _: Connectable, events: Sequence[object]) -> None:
+        """Remember these events for what a listener raises after the commit."""
+        self._events += events
+
     def commit(self, connectable: Connectable) -> None:
         """Flush and commit, after a look at what the database's driver says: SQLAlchemy believes every commit."""
         refuse_commit(self.state(connectable))
         self.flush(connectable)
-        self._ask(connectable)
-        refuse_commit(self.state(connectable))
+        assert self._begun is not None  # noqa: S101 - the state says so
+        connection = self._begun.connection
+
+        def look() -> None:
+            self._ask(connection)
+            refuse_commit(self.state(connection))
+
         with translated():
-            called(connectable).commit()
+            raised = commit_after(look, called(connectable), connection)
+        if raised is not None:
+            log_callback(raised, self._events)
         self._reset(connectable)
 
     def rollback(self, connectable: Connectable) -> None:
         """Undo what is open, if anything is; a connection that cannot is thrown away."""
-        session = called(connectable)
+        session, begun = called(connectable), self._begun
         if self.state(connectable) in UNUSABLE:
             session.invalidate()
         try:
             session.rollback()
+            if begun and not (begun.connection.closed or begun.connection.invalidated):
+                begun.connection.connection.rollback()  # what is left if a listener kept SQLAlchemy from its commit
         except Exception:  # noqa: BLE001 - the server is gone, and so is the transaction
             with suppress(Exception):
                 session.invalidate()

@@ -1,17 +1,19 @@
 """What lies below SQLAlchemy's sessions: registries of them, and the connection that our statements go to."""
 
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any
 
 from sqlalchemy import Connection
 from sqlalchemy.engine import Dialect as EngineDialect
-from sqlalchemy.event import contains, listen
+from sqlalchemy.event import contains, listen, remove
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
-from cdc_outbox.databases.drivers import AnyConnection
-from cdc_outbox.errors import OutboxError
+from cdc_outbox.databases.drivers import AnyConnection, is_of_driver
+from cdc_outbox.databases.drivers.listeners import ListenerError
+from cdc_outbox.databases.drivers.transactions import UNUSABLE, raw_state
+from cdc_outbox.errors import CdcOutboxError, OutboxError, TransactionEndedError
 
 Connectable = Connection | Session | scoped_session[Any]
 AsyncConnectable = AsyncConnection | AsyncSession | async_scoped_session[Any]
@@ -82,6 +84,42 @@ def _several() -> OutboxError:
         hint='Pass the connection of the row: `session.connection(bind_arguments={"mapper": Order})`, or with a '
         '`get_bind` of your own `session.connection(bind_arguments={"bind": engine})`. Consumers need one engine.',
     )
+
+
+def commit_after(look: Callable[[], None], session: Connection | Session, connection: Connection) -> Exception | None:
+    """Commit after a look behind the last listener, which may have executed anything; return what a later one raised.
+
+    Raises:
+        ListenerError: A listener raised before the commit.
+        TransactionEndedError: SQLAlchemy committed nothing.
+    """
+    begun, looks = connection.get_transaction(), []
+
+    def look_once(_: Connection) -> None:
+        looks.append(True)
+        look()
+
+    listen(connection, "commit", look_once)
+    try:
+        session.commit()
+    except Exception as error:
+        # SQLAlchemy forgets a transaction that was committed, and keeps one whose commit failed.
+        if looks and connection.get_transaction() is not begun:
+            return error
+        if looks or isinstance(error, CdcOutboxError) or is_of_driver(error) or _is_lost(connection):
+            raise
+        raise ListenerError(f"a listener raised {type(error).__name__} before the commit") from error
+    finally:
+        remove(connection, "commit", look_once)
+    if not looks:
+        raise TransactionEndedError("SQLAlchemy did not commit")
+    return None
+
+
+def _is_lost(connection: Connection) -> bool:
+    """Return whether the socket may have raised in a flush: SQLAlchemy lets its errors pass under asyncpg."""
+    raw: Any = None if connection.invalidated else connection.connection.dbapi_connection
+    return raw is None or raw_state(getattr(raw, "driver_connection", raw)) in UNUSABLE
 
 
 def engine_dialect(connectable: object) -> EngineDialect:
