@@ -42,6 +42,43 @@ class Bug:
 _RELAY = "tests/integration/test_wal_relay.py"
 BUGS = (
     Bug(
+        "event-committed-without-its-row",
+        "databases/drivers/sqlalchemy_sessions.py",
+        "if len(choices) > 1:",
+        "if False:",
+        "tests/contract/test_several_engines.py"
+        "::test_an_event_that_another_commit_would_commit_is_refused[sqlite-with_binds-add_place_commit]",
+    ),
+    Bug(
+        "second-connection-not-watched",
+        "databases/drivers/sqlalchemy_sessions.py",
+        "if shared is not connection and shared in _held(session):",
+        "if False:",
+        "tests/contract/test_several_engines.py"
+        "::test_an_event_that_another_commit_would_commit_is_refused[sqlite-by_mapper-add_place_commit]",
+    ),
+    Bug(
+        "listener-after-the-commit-raises",
+        "databases/drivers/sqlalchemy_sessions.py",
+        "            return error\n",
+        "            raise\n",
+        "tests/unit/test_listeners.py::test_what_raises_after_the_commit_is_logged_with_its_event",
+    ),
+    Bug(
+        "listener-before-the-commit-no-events-failure",
+        "consumer/retries.py",
+        "if isinstance(error, ListenerError) and error.__cause__ is not None:",
+        "if False:",
+        "tests/unit/test_listeners.py::test_what_raises_before_the_commit_is_the_failure_of_the_event",
+    ),
+    Bug(
+        "text-for-an-option-kept",
+        "contract/outbox_options.py",
+        "    return kind(given)\n",
+        "    return given  # type: ignore[return-value]\n",
+        "tests/unit/test_choices.py::test_the_text_of_a_member_is_the_member",
+    ),
+    Bug(
         "member-without-partitions-called-stuck",
         "consumer/stats.py",
         "elif owned is None:",
