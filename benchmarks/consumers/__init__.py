@@ -10,7 +10,7 @@ from benchmarks.consumers.by_hand import (
     OurStatementsPipelined,
     Pipelined,
 )
-from benchmarks.consumers.ours import Ours, OursOnBatch, OursOnBatchFrozen, OursPipelined
+from benchmarks.consumers.ours import Ours, OursOnBatch, OursPipelined
 from benchmarks.consumers.work import Contestant
 
 CONTESTANTS: dict[str, type[Contestant]] = {
@@ -25,7 +25,6 @@ CONTESTANTS: dict[str, type[Contestant]] = {
     "ours, per event": Ours,
     "ours, pipeline": OursPipelined,
     "ours, on_batch": OursOnBatch,
-    "ours, on_batch, frozen": OursOnBatchFrozen,
 }
 """The first five remember no id, except for the second, and do not look at the order. Those called statements execute
 what ours does and decide nothing: no consumer that stores the same is faster without doing two things at once."""

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 import psycopg
 
 from benchmarks.consumers.work import EVENT_TYPE, Row, Work, contract_of, upsert, upsert_all
-from cdc_outbox.cli.running import collect_seldom
 from cdc_outbox.consumer import Consumer, EffectsDatabase, RecordedEvent
 
 
@@ -44,14 +43,6 @@ class OursOnBatch(Ours):
         @self.consumer.on_batch(EVENT_TYPE)  # type: ignore[untyped-decorator]
         def place(events: Sequence[RecordedEvent], connection: psycopg.Connection[Any]) -> None:
             upsert_all(connection, [_row(event) for event in events])
-
-
-class OursOnBatchFrozen(OursOnBatch):
-    """The same, where the garbage collector runs seldom, as in ``cdc-outbox consume``."""
-
-    def __init__(self, work: Work) -> None:
-        super().__init__(work)
-        collect_seldom()
 
 
 def _row(event: RecordedEvent) -> Row:

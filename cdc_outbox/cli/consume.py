@@ -15,7 +15,6 @@ from cdc_outbox.cli.arguments import consumer_argument
 from cdc_outbox.cli.output import ExitCode, say
 from cdc_outbox.cli.progress import ProgressLine
 from cdc_outbox.cli.running import (
-    collect_seldom,
     listen_option,
     listening,
     log_format_option,
@@ -65,7 +64,6 @@ def summary(outcomes: Mapping[Outcome, int]) -> str:
 
 
 def _run(consumer: Consumer | AsyncConsumer) -> None:
-    collect_seldom()
     created_at = consumer.progress().started_at
 
     def stop() -> None:

@@ -18,7 +18,6 @@ from cdc_outbox.cli.options import acting, dsns_option, read_spec
 from cdc_outbox.cli.output import ExitCode, say
 from cdc_outbox.cli.probe import BROKERS, probe
 from cdc_outbox.cli.running import (
-    collect_seldom,
     interrupt,
     listen_option,
     listening,
@@ -29,6 +28,7 @@ from cdc_outbox.cli.running import (
 from cdc_outbox.cli.times import Duration
 from cdc_outbox.databases.database import DatabaseKind
 from cdc_outbox.debezium.slot_plan import EarlierEvents
+from cdc_outbox.kafka.garbage import collecting_seldom
 from cdc_outbox.kafka.producing import producer_settings
 from cdc_outbox.operations.actions import record_action
 from cdc_outbox.operations.relay_slot import RelaySlot
@@ -173,8 +173,7 @@ def relay(
     if running is None:
         return
     try:
-        with listening(listen, running, metrics):
-            collect_seldom()
+        with listening(listen, running, metrics), collecting_seldom():
             running.run()
     finally:
         say(f"{pipeline.name}: {counted(running.progress().events, 'event')} delivered", err=True)

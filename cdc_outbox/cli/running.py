@@ -1,7 +1,6 @@
 """Commands that run until a signal: how they log, serve ``/health``, and stop."""
 
 import asyncio
-import gc
 import inspect
 import logging
 import signal
@@ -160,16 +159,3 @@ def listen_option(metrics: str) -> Callable[[FC], FC]:
         metavar="[HOST:]PORT",
         help=f"Serve /health and /metrics: the latter {metrics}. HOST defaults to 127.0.0.1.",
     )
-
-
-_OBJECTS_BETWEEN_COLLECTIONS = 100_000
-
-
-def collect_seldom() -> None:
-    """Let the garbage collector run seldom in this process.
-
-    Reference counts free nearly all of the dozen objects that each event is. To look for cycles among them, and among
-    all that was imported, took a fifth of a relay's CPU and a sixth of a consumer's.
-    """
-    gc.freeze()
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

@@ -42,6 +42,7 @@ from cdc_outbox.kafka import admin as kafka_admin
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka import confluent
 from cdc_outbox.kafka import reading as kafka_reading
+from cdc_outbox.kafka.garbage import collecting_seldom
 from cdc_outbox.telemetry import GuardedMetrics, HandlerTelemetry, Progress, Telemetry
 
 OpenedT = TypeVar("OpenedT")
@@ -192,6 +193,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             session = Session(self._database.connect, self._know)
             stack.push_async_callback(session.close)
             await session.open()
+            stack.enter_context(collecting_seldom())
             replay = Replay(
                 session,
                 stack.enter_context(TopicReader.opened(self._settings)),
@@ -219,6 +221,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         async with AsyncExitStack() as stack:
             stack.push_async_callback(session.close)
             await session.open()
+            stack.enter_context(collecting_seldom())
             is_over = False
             while not is_over:
                 await self._run_client(session, waits, is_stopping)

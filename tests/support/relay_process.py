@@ -12,12 +12,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 from cdc_outbox.backoff import Backoff
-from cdc_outbox.cli.running import collect_seldom
 from cdc_outbox.contract.topics import Topic, raw_topic_name
 from cdc_outbox.databases.publishers import PublisherKind
 from cdc_outbox.debezium.event_router.compiled import RouteCompiler
 from cdc_outbox.debezium.render import render
 from cdc_outbox.kafka.admin import Topics
+from cdc_outbox.kafka.garbage import collecting_seldom
 from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.postgresql_server import PostgresqlServer
 from cdc_outbox.relay.relay import Relay
@@ -153,8 +153,8 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     relay = make_relay(parse_spec(given["text"], name="relay.yaml"), given["dsn"], given["bootstrap_servers"])
     signal.signal(signal.SIGTERM, lambda *_: relay.stop())
-    collect_seldom()
-    relay.run()
+    with collecting_seldom():
+        relay.run()
 
 
 if __name__ == "__main__":
