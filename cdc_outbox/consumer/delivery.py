@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cdc_outbox.consumer.claims import ClaimedNext, Claims, IdClaimedError, InboxStore
+from cdc_outbox.consumer.claims import Claims, IdClaimedError, InboxStore
 from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition, refuse_stale
 from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
 from cdc_outbox.consumer.item import Item, Outcome
@@ -14,12 +14,13 @@ from cdc_outbox.consumer.ordering import (
     Aggregate,
     Judgement,
     Memory,
+    Move,
     Order,
     Verdict,
     Watermark,
-    expected_watermarks,
     judge,
     moves_of,
+    span_of,
     successors_of,
 )
 from cdc_outbox.consumer.parked_events import ParkStore, Reason
@@ -70,8 +71,8 @@ class Delivered:
 class Delivery:
     """Apply events in the order of steps that makes their effects happen once.
 
-    Claim the ids by inserting them; look at who owns the partitions; judge the sequences. Where numbers say that all
-    events are next, one statement claims and reads what is judged. Then run the handlers, and look at the transaction
+    Claim the ids by inserting them; look at who owns the partitions; judge the sequences. Where the numbers of all
+    events follow each other, one statement does all three. Then run the handlers, and look at the transaction
     after each; give back the claims of what is set aside, and park it under the lock of its watermark; move the
     watermarks, each from where it was read, in a statement that proves that the transaction is still the one of the
     claims; wake what was parked behind them; store the partitions' next offsets, which looks again at who owns them;
@@ -189,11 +190,14 @@ class _Work:
         room: Room,
         stored: Mapping[TopicPartition, int],
     ) -> None:
-        self._room, self._stored, self._driver = room, stored, delivery.driver
+        self._stored, self._driver = stored, delivery.driver
         stores = delivery.stores
         self._inbox, self._park, self._epochs = stores.inbox, stores.park, stores.epochs
         self._calls, self._order_of = delivery.calls, delivery.order_of
         self._connection, self._held = connection, held
+        self._parking = ParkingPlan(
+            inbox=self._inbox, park=self._park, epochs=self._epochs, connection=connection, room=room
+        )
         self._items = [item if item.failure is None else self._ordered(item) for item in items]
         self._judged = [item for item in self._items if item.failure is None or item.is_judged]
         self._is_plain = _are_plain(items)
@@ -214,15 +218,24 @@ class _Work:
 
     async def run(self) -> Delivered:
         """Do all but the commit."""
-        watermarks, judgements = await self._claim_and_judge()
-        judged = list(zip(self._judged, judgements, strict=True))
-        applied, handled = judgements, self._judged
-        if not self._is_common:
-            applied = [judgement for item, judgement in judged if _is_applied(item, judgement)]
-            handled = [item for item, judgement in judged if _is_applied(item, judgement)]
-        await self._calls.run(handled, self._connection)
-        parking = await self._park_events(judged, handled)
-        moves = moves_of(applied, watermarks, parking.blocking)
+        judged: list[tuple[Item, Judgement]] = []
+        parking = self._parking
+        moves = await self._claim_next() if self._is_plain else None
+        if moves is not None:
+            await self._calls.run(self._judged, self._connection)
+        else:
+            locked = await self._lock_redone()
+            self.claims = await self._claim()
+            await self._fence()
+            watermarks, judgements = await self._judge(locked)
+            judged = list(zip(self._judged, judgements, strict=True))
+            applied, handled = judgements, self._judged
+            if not self._is_common:
+                applied = [judgement for item, judgement in judged if _is_applied(item, judgement)]
+                handled = [item for item, judgement in judged if _is_applied(item, judgement)]
+            await self._calls.run(handled, self._connection)
+            await self._park_events(judged, handled)
+            moves = moves_of(applied, watermarks, parking.blocking)
         parked = await self._inbox.advance(self._connection, self.claims, moves)
         # As a rule nothing is parked.
         successors = successors_of(moves, parked, self._order_of) if parked else {}
@@ -231,37 +244,27 @@ class _Work:
         outcomes = self._outcomes(judged)
         return Delivered(outcomes=outcomes, parked=parking.reasons, parked_bytes=parking.bytes, woken=woken)
 
-    async def _claim_and_judge(self) -> tuple[Mapping[Aggregate, Watermark], list[Judgement]]:
-        """Claim, fence and judge; by one statement, if all events are plain and next and their aggregates free."""
-        claimed = await self._claim_next() if self._is_plain else None
-        if claimed is None:
-            locked = await self._lock_redone()
-            self.claims = await self._claim()
-            await self._fence()
-            return await self._judge(locked)
-        self.claims, watermarks, is_stale = claimed
-        if is_stale:
-            await self._fence()  # which names the partitions
-        judgements = self._judgements(Memory(unseen=self.claims.new, watermarks=watermarks))
-        self._is_common = self._are_common(watermarks, judgements)
-        if self._is_common:
-            return watermarks, judgements
-        self.claims = replace(self.claims, tids={})  # a lock moves the row
-        return await self._judge({})
-
-    async def _claim_next(self) -> ClaimedNext | None:
-        """Claim all events if their numbers say that they are next; the verdicts are judged all the same."""
+    async def _claim_next(self) -> list[Move] | None:
+        """Claim and fence all events by one statement if all are next, and return how their watermarks move."""
         events, aggregates = [item.event for item in self._judged], [item.aggregate for item in self._judged]
-        expected = expected_watermarks(events, aggregates, self._order_of)
-        if not expected:
+        span = span_of(events, aggregates, self._order_of)
+        if span is None:
             return None
+        expected, lasts = span
         try:
-            ids = [event.id for event in events]
-            return await self._inbox.claim_next(self._connection, ids, expected, self._held)
+            claimed = await self._inbox.claim_next(
+                self._connection, [event.id for event in events], expected, self._held
+            )
         except IdClaimedError:
             await self._driver.rollback(self._connection)
             await self._driver.begin(self._connection)
             return None
+        if claimed is None:
+            return None
+        self.claims, self._is_common = claimed.claims, True
+        if claimed.is_stale:
+            await self._fence()  # which names the partitions
+        return [Move(each, claimed.watermarks[each].last, lasts[each]) for each in sorted(lasts)]
 
     async def _lock_redone(self) -> Mapping[Aggregate, Watermark]:
         """Lock the watermarks of parked events, and skip events that another process removed since they were read."""
@@ -353,24 +356,20 @@ class _Work:
             behind=self._behind,
         )
 
-    async def _park_events(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> ParkingPlan:
-        parking = ParkingPlan(
-            inbox=self._inbox, park=self._park, epochs=self._epochs, connection=self._connection, room=self._room
-        )
+    async def _park_events(self, judged: Sequence[tuple[Item, Judgement]], handled: Sequence[Item]) -> None:
         for item in () if self._is_plain else self._items:
             if not item.is_judged:
-                await parking.put_unreadable(item)
+                await self._parking.put_unreadable(item)
         for item, judgement in () if self._is_common else judged:
             # Most are applied, and there is nothing to do about those.
             if judgement.verdict is not _NEXT or item.failure or item.parked or item.is_begun:
-                await parking.put(item, judgement)
-        await parking.settle(self.claims, handled)
-        return parking
+                await self._parking.put(item, judgement)
+        await self._parking.settle(self.claims, handled)
 
     def _outcomes(self, judged: Sequence[tuple[Item, Judgement]]) -> list[Outcome]:
-        handled = set(filter(self._calls.has_handler, {item.event.type for item, _ in judged}))
-        if self._is_common and len(handled) == len({item.event.type for item in self._items}):
-            return [_APPLIED] * len(self._items)
+        handled = set(filter(self._calls.has_handler, {item.event.type for item in self._items}))
+        if self._is_common:
+            return [_APPLIED if item.event.type in handled else Outcome.UNHANDLED for item in self._items]
         outcomes = [_outcome(item, judgement, handled) for item, judgement in judged]
         if len(judged) == len(self._items):
             return outcomes

@@ -171,21 +171,32 @@ def aggregate_of(event: RecordedEvent) -> Aggregate:
     return Aggregate(event.source or "", event.aggregate_type, event.aggregate_id)
 
 
-def expected_watermarks(
-    events: Iterable[RecordedEvent], aggregates: Iterable[Aggregate], order_of: Callable[[str], Order]
-) -> dict[Aggregate, range] | None:
-    """Return where the watermarks are if all events are next.
+def span_of(
+    events: Sequence[RecordedEvent], aggregates: Iterable[Aggregate], order_of: Callable[[str], Order]
+) -> tuple[Mapping[Aggregate, range], Mapping[Aggregate, int]] | None:
+    """Return where the watermarks must be for all events to be next, and where they are then.
 
-    ``None`` if one has no number, because whether it was applied before may be forgotten; and if one has no claim.
+    ``None`` if that cannot be; if one has no number, because whether it was applied before may be forgotten; and if one
+    has no claim.
     """
     expected: dict[Aggregate, range] = {}
+    lasts: dict[Aggregate, int] = {}
+    ids = set()
     for event, aggregate in zip(events, aggregates, strict=True):
-        order = order_of(event.aggregate_type)
-        if event.sequence is None or not order.mode.is_numbered or order.by_watermark:
+        sequence, last = event.sequence, lasts.get(aggregate)
+        if sequence is None:
             return None
-        if aggregate not in expected:
-            expected[aggregate] = order.predecessors(event.sequence)
-    return expected
+        if last is None or sequence != last + 1:  # which follows in every order
+            order = order_of(event.aggregate_type)
+            if not order.mode.is_numbered or order.by_watermark:
+                return None
+            predecessors = order.predecessors(sequence)
+            if last is not None and last not in predecessors:
+                return None
+            expected.setdefault(aggregate, predecessors)
+        lasts[aggregate] = sequence
+        ids.add(event.id)
+    return (expected, lasts) if len(ids) == len(events) else None
 
 
 def judge(

@@ -243,16 +243,19 @@ class ConsumerStats:
         Args:
             seconds: How long it took.
         """
-        ended = [
-            (item.event, outcome)
-            for item, outcome in zip(items, delivered.outcomes, strict=True)
-            if item.parked is None or outcome is not Outcome.PARKED  # which stays where it is
-        ]
+        now, applied, outcomes = datetime.now(UTC), Outcome.APPLIED, delivered.outcomes
+        done, counts = items, Counter([(item.event.type, applied) for item in items])
+        if outcomes.count(applied) < len(items):  # as a rule all are
+            done = [item for item, outcome in zip(items, outcomes, strict=True) if outcome is applied]
+            counts = Counter(
+                (item.event.type, outcome)
+                for item, outcome in zip(items, outcomes, strict=True)
+                if item.parked is None or outcome is not Outcome.PARKED  # which stays where it is
+            )
         ends: Counter[tuple[str, Outcome]] = Counter()
-        for (event_type, outcome), events in Counter([(event.type, outcome) for event, outcome in ended]).items():
+        for (event_type, outcome), events in counts.items():
             ends[shortened(event_type), outcome] += events
-        now, applied = datetime.now(UTC), Outcome.APPLIED
-        ways = [(now - event.created_at).total_seconds() for event, outcome in ended if outcome is applied]
+        ways = [(now - item.event.created_at).total_seconds() for item in done]
         for (event_type, outcome), events in ends.items():
             self.outcomes[outcome] += events
             self._metrics.count(

@@ -18,9 +18,9 @@ from cdc_outbox.consumer.ordering import (
     Watermark,
     aggregate_of,
     bound_at,
-    expected_watermarks,
     judge,
     moves_of,
+    span_of,
 )
 from cdc_outbox.event import RecordedEvent, SequenceMode
 from tests.support.events import make_event
@@ -251,7 +251,7 @@ def test_any_delivery_applies_each_number_once_and_in_order(deliveries: list[Del
         assert watermarks.get(ONE._replace(aggregate_id=aggregate_id), Watermark()).last == len(numbers)
 
 
-def test_watermarks_are_expected_behind_the_first_event_of_each_aggregate() -> None:
+def test_a_span_is_from_behind_the_first_event_of_each_aggregate_to_its_last() -> None:
     orders = {
         "order": Order(mode=GAPLESS),
         "price": Order(mode=INCREASING),
@@ -260,12 +260,20 @@ def test_watermarks_are_expected_behind_the_first_event_of_each_aggregate() -> N
         "log": Order(mode=GAPLESS, by_watermark=True),
     }
 
-    def expected(*numbered: tuple[str, int | None]) -> list[range] | None:
-        events = [make_event(number, aggregate_type=name) for name, number in numbered]
-        found = expected_watermarks(events, map(aggregate_of, events), orders.__getitem__)
-        return None if found is None else list(found.values())
+    def span(*numbered: tuple[str, int | None], event_id: str | None = None) -> list[list[Any]] | None:
+        events = [
+            make_event(number, aggregate_type=name, event_id=event_id or str(place))
+            for place, (name, number) in enumerate(numbered)
+        ]
+        found = span_of(events, map(aggregate_of, events), orders.__getitem__)
+        return None if found is None else [list(each.values()) for each in found]
 
-    assert expected(("order", 4), ("price", 7), ("order", 5), ("state", 3)) == [range(3, 4), range(7), range(3)]
-    assert expected(("order", 1), ("order", None)) is None
-    assert expected(("order", 1), ("visit", None)) is None
-    assert expected(("order", 1), ("log", 1)) is None
+    numbered = [("order", 4), ("price", 7), ("order", 5), ("state", 3), ("price", 9), ("state", 7)]
+    assert span(*numbered) == [[range(3, 4), range(7), range(3)], [5, 9, 7]]
+    assert span(("order", 1), ("order", None)) is None
+    assert span(("order", 1), ("visit", None)) is None
+    assert span(("order", 1), ("log", 1)) is None
+    assert span(("order", 1), ("order", 3)) is None
+    assert span(("order", 2), ("order", 1)) is None
+    assert span(("price", 2), ("price", 2)) is None
+    assert span(("order", 1), ("order", 2), event_id="same") is None
