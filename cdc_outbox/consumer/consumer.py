@@ -48,23 +48,7 @@ from cdc_outbox.telemetry import GuardedMetrics, HandlerTelemetry, Progress, Tel
 OpenedT = TypeVar("OpenedT")
 """What ``connect`` returns: a connection, or what is awaited for one."""
 
-_SERVERS = "bootstrap.servers"
 _LIBRDKAFKA_LOG = logging.getLogger("cdc_outbox.consumer.consumer.librdkafka")
-
-
-def _client_settings(kafka: str | Mapping[str, Any], *, group: str, limits: Limits) -> dict[str, Any]:
-    """Return librdkafka's settings, from the brokers' addresses or from the settings that a user gives."""
-    hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with other librdkafka settings.'
-    if not isinstance(kafka, str | Mapping):
-        reason = f"kafka must be a str or a mapping, not {type(kafka).__name__}"
-        raise ConfigError(reason, field="Consumer.kafka", hint=hint)
-    given = {_SERVERS: kafka} if isinstance(kafka, str) else dict(kafka)
-    servers = given.pop(_SERVERS, "")
-    if not servers:
-        raise ConfigError("kafka has no bootstrap.servers", field="Consumer.kafka", hint=hint)
-    return kafka_clients.consumer_settings(
-        bootstrap_servers=servers, group=group, extra={**limits.queue_settings, **given}
-    )
 
 
 class _Consumer(Generic[OpenedT, ConnectionT]):
@@ -97,7 +81,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self._stopping = self._new_event()
         self._retry = retry or Retry()
         self._order_of = orders_of(contract).__getitem__
-        self._settings = _client_settings(kafka, group=name, limits=self.limits)
+        self._settings = kafka_clients.given_settings(kafka, group=name, extra=self.limits.queue_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
         telemetry = telemetry or Telemetry()
         self.metrics = telemetry.metrics

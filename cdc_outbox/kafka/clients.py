@@ -12,6 +12,7 @@ from typing import Any
 from cdc_outbox.errors import ConfigError
 from cdc_outbox.kafka import confluent
 
+_SERVERS = "bootstrap.servers"
 _REFUSED = {
     "allow.auto.create.topics": "a topic that is created automatically has the wrong number of partitions",
     "auto.commit.enable": "an offset may be committed only after its effects",
@@ -128,6 +129,23 @@ class _TopicIdLog:
             self._learn(*learned.groups())
         if level >= self._least:
             self._logger.log(level, text, *values)
+
+
+def given_settings(kafka: str | Mapping[str, Any], *, group: str, extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return librdkafka's settings for a consumer, from the brokers' addresses or from the settings that a user gives.
+
+    Args:
+        extra: Settings that the user's replace.
+    """
+    hint = 'Pass "localhost:9092", or {"bootstrap.servers": "localhost:9092", …} with other librdkafka settings.'
+    if not isinstance(kafka, str | Mapping):
+        reason = f"kafka must be a str or a mapping, not {type(kafka).__name__}"
+        raise ConfigError(reason, field="Consumer.kafka", hint=hint)
+    given = {_SERVERS: kafka} if isinstance(kafka, str) else dict(kafka)
+    servers = given.pop(_SERVERS, "")
+    if not servers:
+        raise ConfigError("kafka has no bootstrap.servers", field="Consumer.kafka", hint=hint)
+    return consumer_settings(bootstrap_servers=servers, group=group, extra={**extra, **given})
 
 
 def consumer_settings(*, bootstrap_servers: str, group: str, extra: Mapping[str, Any]) -> dict[str, Any]:
