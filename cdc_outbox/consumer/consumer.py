@@ -20,6 +20,7 @@ from cdc_outbox.consumer.limits import Limits, refuse_short_horizon
 from cdc_outbox.consumer.loop import Loop
 from cdc_outbox.consumer.offsets import Offsets, leave
 from cdc_outbox.consumer.ordering import orders_of
+from cdc_outbox.consumer.pipeline import pipeline_of
 from cdc_outbox.consumer.replay import Replay, Replayed
 from cdc_outbox.consumer.retries import Retry, RetryTracker
 from cdc_outbox.consumer.session import (
@@ -27,7 +28,6 @@ from cdc_outbox.consumer.session import (
     EffectsDatabase,
     Session,
     driver_of,
-    pipeline_of,
     sql_stores,
 )
 from cdc_outbox.consumer.start_offsets import KafkaPartitions, UnhandledEvents

@@ -5,7 +5,6 @@ import logging
 import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
@@ -22,7 +21,7 @@ from cdc_outbox.consumer.fencing import (
     TopicPartition,
     refuse_stale,
 )
-from cdc_outbox.consumer.handlers import BeforeCommit, entered, origin_of
+from cdc_outbox.consumer.handlers import BeforeCommit, origin_of
 from cdc_outbox.consumer.inbox_tables import InboxTable, Statements
 from cdc_outbox.consumer.item import Item
 from cdc_outbox.consumer.limits import Room
@@ -375,25 +374,3 @@ class ConsumerDatabase:
             sql = load(self.driver.dialect, "session")["bound_transactions"].render({}, self.driver.style)
             async with async_transaction(connection, self.driver):
                 await self.driver.fetch(connection, sql, {"milliseconds": milliseconds})
-
-
-def pipeline_of(connection: AnyConnection) -> Callable[[Any], AbstractAsyncContextManager[object]]:
-    """Return what opens a connection's pipeline.
-
-    Raises:
-        ConfigError: It has none.
-    """
-    if not hasattr(connection, "pipeline"):
-        raise ConfigError(
-            f"{type(connection).__module__}.{type(connection).__qualname__} has no pipeline mode",
-            field="EffectsDatabase.pipeline",
-            hint="Pipeline mode needs psycopg; with other drivers use on_batch.",
-        )
-
-    @asynccontextmanager
-    async def pipeline(connection: AnyConnection) -> AsyncIterator[None]:
-        async with AsyncExitStack() as stack:
-            await entered(stack, connection.pipeline())
-            yield
-
-    return pipeline

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cdc_outbox.consumer import Consumer, Outcome, RecordedEvent
-from cdc_outbox.consumer.session import pipeline_of
+from cdc_outbox.consumer.pipeline import pipeline_of
 from cdc_outbox.errors import ConfigError
 from tests.support.events import make_event
 from tests.support.rig import Connection, eventually
