@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, deque
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence, Set
 
 from cdc_outbox.consumer.fencing import TopicPartition, topic_partition_of
 from cdc_outbox.consumer.item import Item
@@ -57,6 +57,7 @@ class Backlog:
         read: Turns a record of the Kafka client into an event's item.
         seconds: How long a batch should take.
         most_bytes: The largest batch, in bytes of keys, values and headers; one event may have more.
+        isolated: Event types whose events are a batch each.
     """
 
     def __init__(
@@ -66,9 +67,10 @@ class Backlog:
         *,
         seconds: float = math.inf,
         most_bytes: float = math.inf,
+        isolated: Set[str] = frozenset(),
     ) -> None:
         self.size = BatchSize(most, seconds)
-        self._most_bytes = most_bytes
+        self._most_bytes, self._isolated = most_bytes, isolated
         self._items: deque[Item] = deque()
         self._read = read
         self._unread: deque[confluent.Message] = deque()
@@ -132,6 +134,8 @@ class Backlog:
             item = self._items[0]
             if partitions is None or item.topic_partition in partitions:
                 if items and is_alone is not None and (is_alone(item) or is_alone(items[-1])):
+                    break
+                if items and self._isolated and self._isolated & {item.event.type, items[-1].event.type}:
                     break
                 room -= item.size
                 if items and room < 0:

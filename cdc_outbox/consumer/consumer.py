@@ -83,6 +83,8 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         self._order_of = orders_of(contract).__getitem__
         self._settings = kafka_clients.given_settings(kafka, group=name, extra=self.limits.queue_settings)
         self._handlers = Handlers(asynchronous=self._is_asynchronous)
+        self._isolated: set[str] = set()
+        """Event types whose events have a transaction each."""
         telemetry = telemetry or Telemetry()
         self.metrics = telemetry.metrics
         self._telemetry = replace(telemetry, metrics=GuardedMetrics(telemetry.metrics))
@@ -99,7 +101,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         """Return how far it is, at once; from any thread."""
         return self._stats.progress()
 
-    def on(self, *event_types: str) -> Callable[[Handler[ConnectionT]], Handler[ConnectionT]]:
+    def on(self, *event_types: str, isolated: bool = False) -> Callable[[Handler[ConnectionT]], Handler[ConnectionT]]:
         """Register the handler of event types.
 
         It is called with the event and the connection, inside the inbox transaction: what it does to the database is
@@ -107,11 +109,16 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
 
         It neither commits, rolls back nor closes the connection. psycopg's methods refuse to; where SQL does it, the
         consumer stops with a TransactionEndedError, and the event comes again.
+
+        Args:
+            isolated: Whether each event has a transaction of its own, and shares no batch. For handlers that do what
+                lasts until the transaction ends, such as ``SET LOCAL``.
         """
         check_event_types(event_types)
 
         def register(handler: Handler[ConnectionT]) -> Handler[ConnectionT]:
             self._handlers.add(event_types, handler, takes_batch=False)
+            self._isolated.update(event_types if isolated else ())
             return handler
 
         return register
@@ -174,7 +181,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         confluent.require()
         self._refuse_without_handlers()
         async with AsyncExitStack() as stack:
-            session = Session(self._database.connect, self._know)
+            session = Session(self._database.connect, self._know, isolated=self._isolated)
             stack.push_async_callback(session.close)
             await session.open()
             stack.enter_context(collecting_seldom())
@@ -201,7 +208,7 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
             alive=self._stats.handler_begins,
         )
         refuse = unhandled.refuse if self.limits.wait_for_handled else None
-        session = Session(self._database.connect, self._know, refuse)
+        session = Session(self._database.connect, self._know, refuse, isolated=self._isolated)
         async with AsyncExitStack() as stack:
             stack.push_async_callback(session.close)
             await session.open()

@@ -72,7 +72,7 @@ class Loop:
         self._contract, self._limits, self._retries, self._stats = contract, limits, retries, stats
         self._waits = waits
         # A partition that must be given up waits for the batch at hand as long as for a handler that hangs.
-        new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2))
+        new = partial(Backlog, seconds=min(limits.batch_seconds, limits.handler_seconds / 2), isolated=session.isolated)
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()

@@ -132,7 +132,9 @@ class Replay:
         self._rate = rate
         # No batch of more than a second, or handlers would run in bursts.
         most = limits.batch_events if rate is None else max(1, min(limits.batch_events, int(rate)))
-        self._backlog = Backlog(most, seconds=limits.batch_seconds, most_bytes=limits.batch_bytes)
+        self._backlog = Backlog(
+            most, seconds=limits.batch_seconds, most_bytes=limits.batch_bytes, isolated=session.isolated
+        )
         self._room = limits.room
         self._breaker = CircuitBreaker()
         self._replayed = Replayed()

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from inspect import isawaitable
 from typing import Any, Generic, Protocol, TypeVar
@@ -81,6 +81,7 @@ class Session:
         connect: Opens a connection, or returns something to await that does.
         know: Finds out how to talk to it.
         refuse: Raises if events must not be applied, given the next offsets that are stored.
+        isolated: Event types whose events have a transaction each.
         clock: Monotonic seconds.
     """
 
@@ -90,9 +91,10 @@ class Session:
         know: Callable[[Any], Database],
         refuse: Callable[[Sequence[Item], Mapping[TopicPartition, int]], Awaitable[None]] | None = None,
         *,
+        isolated: Set[str] = frozenset(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connect, self._know = connect, know
+        self._connect, self._know, self.isolated = connect, know, isolated
         self._refuse, self._clock = refuse, clock
         self._connection: AnyConnection = None
         self._database: Database | None = None

@@ -11,7 +11,7 @@ from cdc_outbox.consumer import Consumer, Outcome, RecordedEvent
 from cdc_outbox.consumer.pipeline import pipeline_of
 from cdc_outbox.errors import ConfigError
 from tests.support.events import make_event
-from tests.support.rig import Connection, eventually
+from tests.support.rig import Connection, eventually, one
 from tests.support.service import PATIENT, Service, apply_effect, effects_of
 from tests.support.timings import QUICK_LIMITS
 
@@ -172,6 +172,33 @@ def test_a_statement_that_fails_in_a_pipeline_parks_its_own_event_alone(fed_serv
     with fed_service.running(consumer):
         fed_service.wait_for_effects(*((str(number), 1) for number in range(16) if number != 5))
         fed_service.wait_for_parked((1, "waiting", "failed"))
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_settings_of_an_event_end_with_its_transaction_and_an_isolated_event_has_one_of_its_own(
+    fed_service: Service,
+    isolated: bool,  # noqa: FBT001 - pytest's
+) -> None:
+    seen: dict[str, str] = {}
+    shown = "select coalesce(current_setting('app.tenant', true), '') || current_setting('search_path')"
+    consumer = fed_service.consumer()
+
+    def handle(event: RecordedEvent, connection: Connection) -> None:
+        seen[event.aggregate_id] = one(connection, shown)
+        apply_effect(event, connection)
+
+    @consumer.on("OfTenant", isolated=isolated)
+    def set_tenant(event: RecordedEvent, connection: Connection) -> None:
+        handle(event, connection)
+        connection.execute("select set_config('app.tenant', %s, true)", [event.aggregate_id])
+        connection.execute("set local search_path = public")
+
+    consumer.on("Shared")(handle)
+    kinds = ["Shared", "Shared", "OfTenant", "Shared", "OfTenant", "OfTenant", "Shared"] * 2
+    fed_service.send(*(make_event(1, str(number), event_type=kind) for number, kind in enumerate(kinds)))
+    fed_service.consume(len(kinds), consumer)
+    assert len(seen) == len(kinds)
+    assert (len(set(seen.values())) == 1) is isolated
 
 
 def test_a_connection_without_a_pipeline_mode_is_refused() -> None:

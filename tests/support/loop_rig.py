@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import psycopg
 
@@ -48,6 +48,7 @@ class Second:
         back_at: When the second database is back, in seconds.
     """
 
+    isolated: ClassVar[frozenset[str]] = frozenset()
     back_at: float = OUTAGE_SECONDS
     clock: float = 0.0
     attempts: int = 0

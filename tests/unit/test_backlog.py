@@ -26,6 +26,14 @@ def backlog(*items: Item, most: int = 100) -> Backlog:
     return made
 
 
+def test_an_event_of_an_isolated_type_is_a_batch_of_its_own() -> None:
+    items = [replace(item(n), event=make_event(n, event_type=kind)) for n, kind in enumerate("aaIaIIa")]
+    made = Backlog(100, isolated={"I"})
+    made.size.succeeded(100)
+    made.put(items)
+    assert [numbers(made.take()) for _ in range(6)] == [[0, 1], [2], [3], [4], [5], [6]]
+
+
 def test_batches_grow_while_all_goes_well_up_to_the_limit() -> None:
     size, sizes = BatchSize(10), []
     for _ in range(6):

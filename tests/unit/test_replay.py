@@ -47,6 +47,8 @@ class OneTopic(TopicReader):
 class Busy:
     """A session in whose way another transaction is, and stays."""
 
+    isolated: frozenset[str] = frozenset()
+
     def __init__(self, stopping: threading.Event, stopped_at: int) -> None:
         self.tries = 0
         self._stopping, self._stopped_at = stopping, stopped_at

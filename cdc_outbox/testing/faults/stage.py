@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 from cdc_outbox.consumer import AsyncConsumer, Consumer
+from cdc_outbox.consumer.backlog import Backlog
 from cdc_outbox.consumer.fencing import TopicPartition
 from cdc_outbox.consumer.handlers import Registered
 from cdc_outbox.consumer.inbox_tables import InboxTable, inbox_component
@@ -169,7 +170,7 @@ class Play:
     def __init__(self, stage: Stage, consumer: AnyConsumer) -> None:
         self._stage = stage
         self._consumer = consumer
-        self._session = Session(stage.connect, self._know)
+        self._session = Session(stage.connect, self._know, isolated=consumer._isolated)  # noqa: SLF001
         self._held: Mapping[TopicPartition, int] = {}
         self._tries: dict[str, int] = {}
         self._errors: dict[str, str] = {}
@@ -237,7 +238,11 @@ class Play:
         return item
 
     async def _apply(self, items: Sequence[Item]) -> None:
-        queue: deque[Sequence[Item]] = deque([items])
+        backlog, queue = Backlog(len(items), isolated=self._session.isolated), deque[Sequence[Item]]()
+        backlog.size.succeeded(len(items))
+        backlog.put(items)
+        while backlog:
+            queue.append(backlog.take())
         while queue:
             batch = queue.popleft()
             try:
