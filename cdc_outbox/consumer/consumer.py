@@ -23,6 +23,7 @@ from cdc_outbox.consumer.ordering import orders_of
 from cdc_outbox.consumer.pipeline import pipeline_of
 from cdc_outbox.consumer.replay import Replay, Replayed
 from cdc_outbox.consumer.retries import Retry, RetryTracker
+from cdc_outbox.consumer.role_watch import RoleWatch
 from cdc_outbox.consumer.session import (
     ConsumerDatabase,
     EffectsDatabase,
@@ -141,16 +142,17 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
         database, seconds = self._database, self.limits.handler_seconds
         driver = driver_of(connection, asynchronous=self._is_asynchronous)
         stores = sql_stores(table=database.inbox_on(driver.dialect), consumer=self.name, driver=driver)
+        roles = RoleWatch(driver, database.before_commit)
         calls = HandlerRunner(
             driver=driver,
             handlers=self._handlers,
             telemetry=HandlerTelemetry(self.name, self._telemetry, self._stats.handler_begins),
-            before_commit=database.before_commit,
+            before_commit=roles,
             deadline_seconds=seconds if self._is_asynchronous else None,
             pipeline=pipeline_of(connection) if database.pipeline else None,
             error_texts=self._retry.error_texts,
         )
-        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._order_of)
+        delivery = Delivery(stores=stores, driver=driver, calls=calls, order_of=self._order_of, roles=roles)
         return ConsumerDatabase(delivery, idle_seconds=seconds, pipeline=database.pipeline)
 
     def _check_horizon(self) -> None:

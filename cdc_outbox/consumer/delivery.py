@@ -26,6 +26,7 @@ from cdc_outbox.consumer.ordering import (
 from cdc_outbox.consumer.parked_events import ParkStore, Reason
 from cdc_outbox.consumer.parking import ParkingPlan, behind_unreadable, refuse_ids_of_others
 from cdc_outbox.consumer.retries import error_of
+from cdc_outbox.consumer.role_watch import RoleWatch
 from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
 from cdc_outbox.databases.drivers.sqlstate import raise_ours
@@ -86,10 +87,10 @@ class Delivery:
         driver: AsyncTransactionDriver,
         calls: HandlerRunner,
         order_of: Callable[[str], Order],
+        roles: RoleWatch | None = None,
     ) -> None:
-        self.stores = stores
-        self.driver = driver
-        self.calls = calls
+        self.stores, self.driver = stores, driver
+        self.calls, self.roles = calls, roles
         self.order_of = order_of
 
     async def apply(

@@ -170,12 +170,27 @@ class Session:
         *,
         stored: Mapping[TopicPartition, int] = NOTHING_STORED,
     ) -> Delivered:
-        """Apply events in one transaction; see :meth:`Delivery.apply`."""
+        """Apply events in one transaction; see :meth:`Delivery.apply`.
+
+        If the role may not write what the consumer writes, look in a session of its own whether a handler changed it.
+        """
         if self._refuse is not None:
             await self._refuse(items, stored)
+        try:
+            return await self._apply(items, held, room, meanwhile, stored=stored)
+        except DatabaseAccessError:
+            await self.close()  # MySQL keeps a role for the session
+        if (roles := (await self.open()).delivery.roles) is not None:
+            roles.is_on = True
+        try:
+            return await self._apply(items, held, room, meanwhile, stored=stored)
+        finally:
+            await self.close()
+
+    async def _apply(self, items: Sequence[Item], *options: Any, stored: Mapping[TopicPartition, int]) -> Delivered:
         database = await self.open()
         try:
-            return await database.delivery.apply(items, self._connection, held, room, meanwhile, stored=stored)
+            return await database.delivery.apply(items, self._connection, *options, stored=stored)
         except Exception:
             if database.driver.state(self._connection) is not TransactionState.ENDED:  # it could not be undone
                 await self.close()

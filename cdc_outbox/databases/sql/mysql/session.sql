@@ -4,6 +4,9 @@ set session transaction isolation level read committed;
 -- name: bound_idling_mariadb
 set session idle_transaction_timeout = '{idle_seconds}';
 
+-- name: role
+select coalesce(current_role(), 'none');
+
 -- name: begin
 start transaction;
 
