@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from benchmarks import cli, consumer, machine, parked, relay, relay_commit, writer
+from benchmarks import cli, consumer, isolation, machine, parked, relay, relay_commit, writer
 from benchmarks.consumers import ids
 from benchmarks.consumers.effects import Effects
 from benchmarks.consumers.side import table
@@ -64,6 +64,13 @@ def test_a_commit_whose_relay_is_slower_than_the_other_ones_misses_its_bounds() 
     assert [finding.met for finding in found] == [False, True, False, True]
     printed = relay_commit.report(sides, loads, found)
     assert all(line in printed for line in (*(side.row() for side in sides), *map(str, found)))
+
+
+def test_the_benchmark_of_isolated_events_reports_every_way(outbox_stack: Stack) -> None:
+    rates = isolation.measure(outbox_stack, 20, 1, machine.IdleTime())
+    assert len(rates) == 2 * len(isolation.WAYS)
+    printed = isolation.report(rates)
+    assert all(kind in printed and way in printed for kind, way in rates)
 
 
 def test_a_server_that_does_not_wait_for_the_disk_is_refused(outbox_stack: Stack) -> None:
