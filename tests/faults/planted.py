@@ -97,7 +97,7 @@ BUGS = (
         "consumer/session.py",
         "roles.is_on = True",
         "roles.is_on = False",
-        "tests/integration/test_changed_roles.py::test_it_is_parked_and_the_rest_of_its_batch_is_applied",
+        "tests/integration/test_changed_roles.py::test_the_same_holds_for_an_asynchronous_consumer",
     ),
     Bug(
         "straight-past-a-hole",
