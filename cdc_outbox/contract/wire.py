@@ -177,7 +177,7 @@ class WireContract:
                 is no positive number or is missing where the contract promises one, the aggregate type is unknown,
                 the payload is not JSON, neither a header nor the record's timestamp has the time of creation.
 
-        Text headers that the contract does not name are headers of the event, each with its first value.
+        Trace context and text headers that the contract does not name are headers of the event, by their first value.
         """
         if self._plain_reader is not None and (event := self._plain_reader.event_of(message, attempt)) is not None:
             return event
@@ -291,7 +291,8 @@ class WireContract:
     def _asks_for(self, name: str, message: Message) -> bool:
         """Return whether the contract names a header of this message; asked only of one that is not in order."""
         names = self._names_in({name for name, value in message.headers if value is not None})
-        return name in {self.id_header, *names.placed().values(), *self.extra_headers}
+        own = {*self.extra_headers} - {*BUILT_IN_HEADERS.values()}  # trace context never decides about an event
+        return name in {self.id_header, *names.placed().values(), *own}
 
     def _created_at(self, headers: dict[str, str], name: str, message: Message) -> datetime:
         """Take the time of creation out of the headers; without that header it is the record's timestamp.

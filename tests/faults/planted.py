@@ -121,6 +121,13 @@ BUGS = (
         "tests/unit/test_heartbeats.py::test_what_is_no_heartbeat_is_passed_over",
     ),
     Bug(
+        "trace-context-decides",
+        "contract/wire.py",
+        "own = {*self.extra_headers} - {*BUILT_IN_HEADERS.values()}  #",
+        "own = {*self.extra_headers}  #",
+        "tests/unit/test_wire.py::test_trace_context_never_decides_about_an_event",
+    ),
+    Bug(
         "busy-socket-taken-for-ended",
         "databases/drivers/psycopg.py",
         "            return TransactionState.UNKNOWN\n",

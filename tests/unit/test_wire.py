@@ -118,6 +118,19 @@ def test_headers_that_nobody_asked_for_may_be_anything() -> None:
     assert event.headers == {"baggage": "a=1"}
 
 
+@pytest.mark.parametrize("foreign", [None, ForeignOutbox(default_type="OrderPlaced")])
+@pytest.mark.parametrize(
+    ("values", "kept"),
+    [((b"stored", b"instrumented"), "stored"), ((b"\xff", b"later"), "later"), ((b"\xff",), None), ((None, b"a"), "a")],
+)
+@pytest.mark.parametrize("name", ["traceparent", "tracestate"])
+def test_trace_context_never_decides_about_an_event(
+    name: str, values: tuple[bytes | None, ...], kept: str | None, foreign: ForeignOutbox | None
+) -> None:
+    traced = replace(message(), headers=(*message().headers, *((name, value) for value in values)))
+    assert replace(CONTRACT, foreign=foreign).event_of(traced).headers == ({name: kept} if kept else {})
+
+
 @pytest.mark.parametrize("name", ["id", "eventType", "aggregateType", "sequence", "source"])
 def test_headers_of_the_contract_are_text(name: str) -> None:
     broken = tuple((known, value) for known, value in message().headers if known != name)
