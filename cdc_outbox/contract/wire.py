@@ -81,6 +81,8 @@ class WireContract:
             taken[header] = f"something in {self.format}"
         for header in self.extra_headers:
             take_header(taken, header, "a header column", field="outbox.headers")
+        if self.format is EventFormat.CLOUDEVENTS_STRUCTURED:
+            cloudevents.refuse_binary_names(taken)
         if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
             raise ConfigError("two fields of the envelope would have the same name", field="headers")
         for aggregate_type in self.aggregates:
@@ -155,7 +157,8 @@ class WireContract:
         written = cloudevents.encoded(event, self.format, event.id, event.created_at)
         placed = _attributes(event, self.placed)
         extra = (*self.extra_headers, *FORMAT_HEADERS[self.format].values())
-        headers = {self.id_header: event.id} | placed | {header: written.headers.get(header) for header in extra}
+        said = cloudevents.filled(written.headers, self.format, self.extra_headers)
+        headers = {self.id_header: event.id} | placed | {header: said.get(header) for header in extra}
         headers |= {header: getattr(event, role) for header, role in cloudevents.ROW_HEADERS[self.format].items()}
         return Message(
             topic=self.topic_of(event.aggregate_type),

@@ -7,13 +7,14 @@ because the envelope is made before the database gives them. A tombstone has no 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event, EventT, RecordedEvent
 from cdc_outbox.formats import payload
 from cdc_outbox.formats.attributes import ATTRIBUTES
@@ -61,6 +62,14 @@ def encoded(event: EventT, event_format: EventFormat, event_id: str, created_at:
     return replace(event, headers=headers, payload=_envelope(event, event_id, time))
 
 
+def filled(headers: Mapping[str, str], event_format: EventFormat, declared: Iterable[str]) -> Mapping[str, str]:
+    """Return the headers, with an empty text for each declared one that a binary CloudEvent lacks.
+
+    A null column is a header without a value, on which libraries of CloudEvents fail.
+    """
+    return {**dict.fromkeys(declared, ""), **headers} if event_format is EventFormat.CLOUDEVENTS_BINARY else headers
+
+
 def decoded(event: RecordedEvent) -> RecordedEvent:
     """Return the event without what a format added, whichever it was.
 
@@ -86,7 +95,23 @@ def decoded(event: RecordedEvent) -> RecordedEvent:
         return event
     binary = EventFormat.CLOUDEVENTS_BINARY
     added = {*ROW_HEADERS[binary], *FORMAT_HEADERS[binary].values()}
-    return replace(event, headers={name: value for name, value in headers.items() if name not in added})
+    return replace(event, headers={name: value for name, value in headers.items() if name not in added and value})
+
+
+def refuse_binary_names(headers: Iterable[str]) -> None:
+    """Refuse headers by which readers would take a CloudEvent in structured mode for one in binary mode.
+
+    Raises:
+        ConfigError: There is one.
+    """
+    for header in headers:
+        if header.lower().startswith("ce_"):
+            raise ConfigError(
+                f"the header {header!r} begins with ce_, for which readers take a message of "
+                f"{EventFormat.CLOUDEVENTS_STRUCTURED} for one of {EventFormat.CLOUDEVENTS_BINARY}",
+                field="outbox.headers",
+                hint="Choose another name for the header.",
+            )
 
 
 def says_bytes(headers: Mapping[str, str]) -> bool:

@@ -200,7 +200,8 @@ def checked_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[s
 
 
 def header_columns(headers: Mapping[str, str], table: OutboxTable) -> Mapping[str, str]:
-    """Return the headers by the columns that hold them."""
+    """Return the headers by the columns that hold them; a binary CloudEvent has no header without a value."""
+    headers = cloudevents.filled(headers, table.format, table.headers.values())
     return {column: headers[header] for column, header in table.header_columns.items() if header in headers}
 
 

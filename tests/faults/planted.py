@@ -121,6 +121,21 @@ BUGS = (
         "tests/unit/test_heartbeats.py::test_what_is_no_heartbeat_is_passed_over",
     ),
     Bug(
+        "null-headers-in-a-cloud-event",
+        "formats/cloudevents.py",
+        'return {**dict.fromkeys(declared, ""), **headers} if',
+        "return headers if",
+        "tests/unit/test_cloudevents.py"
+        "::test_a_header_that_an_event_lacks_is_no_null_in_binary_mode_and_no_header_of_the_event",
+    ),
+    Bug(
+        "cloud-event-in-two-modes",
+        "contract/wire.py",
+        "if self.format is EventFormat.CLOUDEVENTS_STRUCTURED:",
+        "if False:",
+        "tests/unit/test_cloudevents.py::test_what_a_format_cannot_is_refused",
+    ),
+    Bug(
         "trace-context-decides",
         "contract/wire.py",
         "own = {*self.extra_headers} - {*BUILT_IN_HEADERS.values()}  #",

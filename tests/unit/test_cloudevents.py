@@ -19,6 +19,7 @@ from cdc_outbox import (
     Event,
     EventError,
     EventFormat,
+    HeaderNames,
     Outbox,
     OutboxColumns,
     OutboxTable,
@@ -182,10 +183,22 @@ def test_the_row_holds_what_the_format_adds_and_the_caller_gets_his_event(event_
     table = OutboxTable(format=event_format)
     made = draft(event, table, Dialect.POSTGRESQL, max_message_bytes=None)
     assert made.event == event
-    added = stated(ORDER, event_format).headers
+    added = dict(stated(ORDER, event_format).headers)
+    if event_format is EventFormat.CLOUDEVENTS_BINARY:
+        added["tracestate"] = ""
     assert made.columns == {column: added[header] for column, header in table.header_columns.items() if header in added}
     with pytest.raises(EventError, match="no column for the header 'content-type'"):
         draft(replace(event, headers={"content-type": "x"}), table, Dialect.POSTGRESQL, max_message_bytes=None)
+
+
+def test_a_header_that_an_event_lacks_is_no_null_in_binary_mode_and_no_header_of_the_event() -> None:
+    table = OutboxTable(format=EventFormat.CLOUDEVENTS_BINARY, headers={"tenant": "tenant-id", "tracestate": "state"})
+    event = replace(event_given(ORDER), headers={"tenant-id": "a"})
+    assert draft(event, table, Dialect.POSTGRESQL).columns.items() >= {"tenant": "a", "tracestate": ""}.items()
+    wide = replace(contract(table.format), extra_headers=("tenant-id", "state"))
+    message = wide.message_of(replace(ORDER, headers={"tenant-id": "a"}))
+    assert judged(message)[1] == ORDER.payload
+    assert READER.event_of(message).headers == {"tenant-id": "a"}
 
 
 @pytest.mark.parametrize(
@@ -244,6 +257,14 @@ def test_a_message_that_has_only_our_own_headers_is_left_alone() -> None:
         (
             lambda: replace(contract(EventFormat.CLOUDEVENTS_STRUCTURED), extra_headers=("content-type",)),
             "already carries something in cloudevents-structured",
+        ),
+        (
+            lambda: replace(contract(EventFormat.CLOUDEVENTS_STRUCTURED), extra_headers=("CE_tenant",)),
+            "begins with ce_",
+        ),
+        (
+            lambda: replace(contract(EventFormat.CLOUDEVENTS_STRUCTURED), headers=HeaderNames(source="ce_source")),
+            "begins with ce_",
         ),
         (
             lambda: Outbox(table=OutboxTable(), contract=contract(EventFormat.CLOUDEVENTS_BINARY)),
