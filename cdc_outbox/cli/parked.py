@@ -71,6 +71,23 @@ def _filters(command: FC) -> FC:
     return cast("FC", filtered)
 
 
+def _selection(command: FC) -> FC:
+    """Add ids, or ``--all`` with filters; the command receives them as one ``wanted``."""
+
+    @wraps(command)
+    def gathered(*, parked_ids: tuple[int, ...], is_all: bool, wanted: ParkFilter, **others: object) -> Any:  # noqa: ANN401
+        if is_all == bool(parked_ids):
+            raise click.UsageError("give the ids of events, or --all with or without filters")
+        if parked_ids and wanted != ParkFilter():
+            raise click.UsageError("filters need --all; an id selects one event")
+        return command(wanted=ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted, **others)
+
+    every = "Select all: every parked event that the filters match, instead of ids."
+    selected: Any = click.option("--all", "is_all", is_flag=True, help=every)(_of_a_consumer(_filters(gathered)))
+    named = click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1, help=_NUMBER)
+    return cast("FC", named(selected))
+
+
 def _forced(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> frozenset[Reason]:
     reasons = frozenset(map(Reason, values))
     for reason in sorted(reasons - FORCED):
@@ -207,12 +224,7 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
 
 
 @parked_events.command()
-@click.argument("parked_ids", metavar="[PARKED_ID]...", type=int, nargs=-1, help=_NUMBER)
-@click.option(
-    "--all", "is_all", is_flag=True, help="Select all: every parked event that the filters match, instead of ids."
-)
-@_of_a_consumer
-@_filters
+@_selection
 @click.option(
     "--force",
     type=click.Choice(list(map(str, Reason))),
@@ -223,9 +235,7 @@ def show(number: int, *, inbox_location: InboxLocation, consumer: str, payload: 
 )
 @json_option()
 def retry(
-    parked_ids: tuple[int, ...],
     *,
-    is_all: bool,
     inbox_location: InboxLocation,
     consumer: str,
     wanted: ParkFilter,
@@ -246,15 +256,10 @@ def retry(
       cdc-outbox parked retry --all --reason failed --consumer shipping
       cdc-outbox parked retry 19 --force conflict --consumer shipping
     """
-    if is_all == bool(parked_ids):
-        raise click.UsageError("give the ids of events, or --all with or without filters")
-    if parked_ids and wanted != ParkFilter():
-        raise click.UsageError("filters need --all; an id selects one event")
     if force and wanted.reason not in {None, *force}:
         raise click.UsageError(f"--reason {wanted.reason} excludes every event that --force applies to")
-    chosen = ParkFilter(parked_ids=_once(parked_ids)) if parked_ids else wanted
     with inbox_location.opened(consumer) as inbox:
-        retried = Park(inbox).retry(chosen, forced=force)
+        retried = Park(inbox).retry(wanted, forced=force)
     due = sorted(row.parked_id for row in retried.due)
     if due:
         record_action(acting(), "parked retry", consumer, parked_ids=due, forced=sorted(force))
@@ -284,34 +289,43 @@ _LEFT = {
 
 
 @parked_events.command()
-@click.argument("parked_ids", metavar="PARKED_ID...", type=int, nargs=-1, required=True, help=_NUMBER)
-@_of_a_consumer
+@_selection
 @note_option(required=True)
 @json_option()
-def skip(
-    parked_ids: tuple[int, ...], *, inbox_location: InboxLocation, consumer: str, note: str, prints_json: bool
-) -> None:
+def skip(*, inbox_location: InboxLocation, consumer: str, wanted: ParkFilter, note: str, prints_json: bool) -> None:
     """Skip parked events permanently.
 
-    Either all named events are skipped, or none. The events that waited for them are applied next. If a skipped event
-    is delivered again, the consumer ignores it as a duplicate. Skipping a numbered event moves its aggregate's
-    watermark past it, and stores the gap with --note. The command refuses a numbered event that is not the next one of
-    its aggregate.
+    With ids, either all of them are skipped or none. With --all, an aggregate's events are left and reported if one of
+    them cannot be skipped yet. The events that waited for them are applied next. If a skipped event is delivered again,
+    the consumer ignores it as a duplicate. Skipping a numbered event moves its aggregate's watermark past it, and
+    stores the gap with --note. The command refuses a numbered event that is not the next one of its aggregate.
 
     \b
-    Example:
+    Examples:
       cdc-outbox parked skip 17 --consumer shipping --note "cancelled by hand, ticket 4711"
+      cdc-outbox parked skip --all --reason unreadable --consumer shipping --note "of another producer"
     """
     if not note.strip():
         raise click.UsageError("--note is empty; it is the only record of why the event is missing")
+    left: list[tuple[ParkedRow, str]] = []
     with inbox_location.opened(consumer) as inbox:
-        skipped = Park(inbox).skip(_once(parked_ids), note=note)
-    record_action(acting(note=note), "parked skip", consumer, parked_ids=[each.row.parked_id for each in skipped])
+        if wanted.parked_ids is None:
+            skipped, left = Park(inbox).skip_all(wanted, note=note)
+        else:
+            skipped = Park(inbox).skip(wanted.parked_ids, note=note)
+    if skipped:
+        parked_ids = [each.row.parked_id for each in skipped]
+        record_action(acting(note=note), "parked skip", consumer, parked_ids=parked_ids)
     for each in skipped:
         say(f"{each.row.parked_id}  {visible(_skipped(each.row, is_hole=each.is_hole))}", err=prints_json)
+    if left:
+        say(f"left: {counted(len(left), 'event')}, the first because {visible(left[0][1])}", err=True)
+    if not skipped:
+        say("nothing to skip", err=True)
     if prints_json:
         events = [json_of(each.row, consumer) | {"isHole": each.is_hole} for each in skipped]
-        say(document("Skip", {"consumer": consumer, "events": events}))
+        others = [{"parked_id": row.parked_id, "reason": row.reason} for row, _ in left]
+        say(document("Skip", {"consumer": consumer, "events": events, "left": others}))
     if any(each.row.is_unreadable and not each.row.blocks for each in skipped):
         say(
             "The sequence number of an unreadable message is unknown. If it had one, later events wait for it: see "

@@ -151,6 +151,19 @@ class Park:
         """
         return self._inbox.transact(partial(self._skip, self.get(parked_ids), note))
 
+    def skip_all(self, wanted: ParkFilter, *, note: str) -> tuple[list[Skipped], list[tuple[ParkedRow, str]]]:
+        """Give up what can be given up of the selected events, and return the others with the reasons.
+
+        An aggregate's events are skipped together or left.
+        """
+        skipped, left = list[Skipped](), list[tuple[ParkedRow, str]]()
+        for _, rows in _by_aggregate(self.find(wanted)[0]):
+            try:
+                skipped += self._inbox.transact(partial(self._skip, rows, note))
+            except InboxError as error:
+                left += [(row, str(error)) for row in rows]
+        return skipped, left
+
     def _retry(self, rows: Sequence[ParkedRow], forced: Set[Reason], *, named: bool) -> Retried:
         rows, _ = self._locked(rows)
         forcible = [row.event_id for row in rows if row.reason in FORCED]

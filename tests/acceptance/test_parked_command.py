@@ -184,10 +184,28 @@ def test_what_is_decided_is_printed_and_what_cannot_be_is_a_sentence(service: Br
     assert (service.watermark(), service.parked_behind(), service.parked()) == (3, 0, [])
 
 
+def test_all_of_a_reason_are_skipped_and_what_comes_too_early_is_left(service: BrokerlessService, shell: Shell) -> None:
+    service.broken = {"1", "3"}
+    service.deliver(*(replace(service.message_of(make_event(1)), value=text) for text in (b"a", b"b", b"c")))
+    service.deliver(make_event(1), make_event(2), make_event(2, "2"), make_event(1, "3"))
+    assert len(service.parked()) == 7
+    assert shell.about(service, "parked", "skip", "--all", "--reason=expired", "--note=x") == ("", "nothing to skip")
+    skipped, said = shell.about(service, "parked", "skip", "--all", "--reason=unreadable", "--note=legacy")
+    assert len(skipped.splitlines()) == 3
+    assert said.startswith("The sequence number of an unreadable message is unknown.")
+    skipped, said = shell.about(service, "parked", "skip", "--all", "--note=given up")
+    assert len(skipped.splitlines()) == 3
+    assert re.fullmatch(r"left: 1 event, the first because \d+ is order/2 #2, but #1 has not arrived", said)
+    assert (service.watermark(), service.parked_behind(), len(service.parked())) == (2, 0, 1)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ["parked", "retry"],
+        ["parked", "skip", "--note=x"],
+        ["parked", "skip", "1", "--all", "--note=x"],
+        ["parked", "skip", "1", "--reason=gap", "--note=x"],
         ["parked", "retry", "1", "--all"],
         ["parked", "retry", "1", "--reason=gap"],
         ["parked", "skip", "1"],
@@ -212,7 +230,7 @@ def test_the_commands_of_the_docs_run_as_they_stand_there(
     commands = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
     export, *commands = commands
     assert export == 'export CDC_OUTBOX_INBOX_DSN="$SHIPPING_DSN"'
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         program, *arguments = shlex.split(command.replace(" 17 ", " 1 ").replace("parked.jsonl", f"{tmp_path}/x"))
         assert program == "cdc-outbox"
