@@ -1,7 +1,7 @@
 """A Kafka record as a value, free of any client library."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import overload
 
 from cdc_outbox.event import fast_init
@@ -62,6 +62,7 @@ class Message:
         timestamp_ms: Milliseconds since 1970, UTC.
         has_headers: Whether the headers are known; the Kafka client cannot return them where a name is not UTF-8, and
             ``headers`` is empty then.
+        leader_epoch: The number of the partition's leader that took the record; ``None`` where it is not known.
     """
 
     topic: str
@@ -72,6 +73,7 @@ class Message:
     partition: int | None = None
     offset: int | None = None
     has_headers: bool = True
+    leader_epoch: int | None = field(default=None, compare=False)
 
     @property
     def size(self) -> int:

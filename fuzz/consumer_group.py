@@ -46,6 +46,9 @@ class Record:
     def timestamp(self) -> tuple[int, int]:
         return TIMESTAMP_NOT_AVAILABLE, -1
 
+    def leader_epoch(self) -> int | None:
+        return self.message.leader_epoch
+
 
 class Group:
     """Logs, committed offsets, and who has which partition."""

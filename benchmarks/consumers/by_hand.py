@@ -136,7 +136,9 @@ class OurStatements(Batched):
         parked = [0] * len(aggregates)
         self._execute("advance", **of_each, **numbers, parked=parked, tids=json.loads(tids))
         nothing: list[int | None] = [None] * len(offsets)
-        self._execute("store_offsets", **of_partitions, befores=nothing, afters=list(offsets.values()))
+        self._execute(
+            "store_offsets", **of_partitions, befores=nothing, afters=list(offsets.values()), leader_epochs=nothing
+        )
 
     def _take(self, partitions: list[tuple[str, int]]) -> None:
         """Take partitions that are read for the first time."""

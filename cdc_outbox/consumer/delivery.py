@@ -300,8 +300,7 @@ class _Work:
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
         last = {item.topic_partition: item.message for item in self._items if item.parked is None}
-        offsets = {tp: (message.offset or 0) + 1 for tp, message in last.items() if tp in self._held}
-        moves = {tp: OffsetMove(self._stored.get(tp), offset) for tp, offset in offsets.items()}
+        moves = {tp: OffsetMove.past(message, self._stored.get(tp)) for tp, message in last.items() if tp in self._held}
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(

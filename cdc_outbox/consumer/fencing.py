@@ -67,12 +67,15 @@ class Assignment(NamedTuple):
         unfinished: How many assignments in a row, this one counted, got nothing done: what they began with may kill.
         next_offset: The offset behind the last message whose effects the database has; ``None`` where it has none.
         topic_id: The topic that this offset counts in.
+        leader_epoch: The number of the leader that took the message before this offset; ``None`` where it is not known.
+            A later leader may have begun without that message.
     """
 
     epoch: int
     unfinished: int
     next_offset: int | None = None
     topic_id: TopicId = TopicId()
+    leader_epoch: int | None = None
 
 
 class OffsetMove(NamedTuple):
@@ -80,10 +83,17 @@ class OffsetMove(NamedTuple):
 
     Args:
         before: What the database is known to have, :data:`NO_OFFSET` where that is none; ``None`` compares nothing.
+        leader_epoch: That of the last message; ``None`` leaves what is stored.
     """
 
     before: int | None
     after: int
+    leader_epoch: int | None = None
+
+    @classmethod
+    def past(cls, message: Message, before: int | None) -> "OffsetMove":
+        """Return the move behind a message that was read."""
+        return cls(before, (message.offset or 0) + 1, message.leader_epoch)
 
 
 NO_OFFSET = -1
@@ -148,8 +158,8 @@ class SqlEpochs:
         names = {"cluster_ids": [each.cluster for each in ids], "topic_ids": [each.topic for each in ids]}
         rows = await self._sql.fetch(connection, "issue", **columns_of_partitions(wanted), **names)
         return {
-            TopicPartition(topic, partition): Assignment(epoch, unfinished, next_offset, TopicId(cluster, topic_id))
-            for topic, partition, epoch, unfinished, next_offset, cluster, topic_id in rows
+            TopicPartition(topic, partition): Assignment(epoch, unfinished, next_offset, TopicId(*ids), leader_epoch)
+            for topic, partition, epoch, unfinished, next_offset, *ids, leader_epoch in rows
         }
 
     async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:
@@ -172,8 +182,9 @@ class SqlEpochs:
         rows: list[Row] = []
         if moves:
             others = {tp: epoch for tp, epoch in held.items() if tp not in moves}
-            befores, afters = map(list, zip(*moves.values(), strict=True))
+            befores, afters, leaders = map(list, zip(*moves.values(), strict=True))
             numbers = {"epochs": [held[tp] for tp in moves], "befores": befores, "afters": afters}
+            numbers["leader_epochs"] = leaders
             rows = await self._sql.fetch(connection, "store_offsets", **columns_of_partitions(moves), **numbers)
         return [TopicPartition(*row) for row in rows] + await self.find_stale(connection, others)
 

@@ -175,10 +175,10 @@ class Loop:
             with self._poller.busy():
                 assignments, starts = await take(partitions, self._session, find)
             self._drop_renewed()  # partitions that were lost meanwhile, and came back
-            for tp, offset in starts.items():
+            for tp, start in starts.items():
                 self._drop(tp)
                 await self._waits.call(self._poller.drop, tp)
-                await self._waits.call(seek_back, self._client, tp, offset)
+                await self._waits.call(seek_back, self._client, tp, start)
             self._ownership.issued(assignments)
             self._stats.reads()
             self._poller.resume(partitions)

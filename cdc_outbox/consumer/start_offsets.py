@@ -47,16 +47,32 @@ class PartitionOffsets(NamedTuple):
         first: The first offset that it holds.
         end: The offset that its next message will have.
         committed: The group's offset; ``None`` where it has none.
+        leader_epoch: The number of its leader; ``None`` where the brokers do not tell.
     """
 
     topic_id: TopicId
     first: int
     end: int
     committed: int | None
+    leader_epoch: int | None = None
 
 
-def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOffsets) -> int | None:
-    """Return the offset to go back to; ``None`` where the group's is not ahead of the database's. Pure.
+class Start(NamedTuple):
+    """Where to begin to read.
+
+    Args:
+        leader_epoch: If a later leader began before the offset, the messages are read from where it began; ``None``
+            compares nothing.
+    """
+
+    offset: int
+    leader_epoch: int | None = None
+
+
+def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOffsets) -> Start | None:
+    """Return where to begin; ``None`` for the group's offset, if it is not ahead and the leader is the same. Pure.
+
+    A leader that was elected without the last messages gave their offsets to others, which would not be read.
 
     Raises:
         TopicReplacedError: The stored offset counts in another topic of this name.
@@ -74,16 +90,20 @@ def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOff
                 f"the database has the effects of {name} up to offset {stored}, and the topic begins at "
                 f"{partition.first}: the messages between were deleted, and have no effects here"
             )
-    start = max(partition.first, stored or 0)
-    return start if partition.committed is not None and partition.committed > start else None
+    start, committed = max(partition.first, stored or 0), partition.committed
+    leader = assignment.leader_epoch if stored is not None and partition.leader_epoch is not None else None
+    is_led_anew = leader is not None and leader != partition.leader_epoch
+    if committed is None or (committed <= start and not is_led_anew):
+        return None
+    return Start(min(committed, start), leader if is_led_anew else None)
 
 
 async def take(
     partitions: Sequence[TopicPartition],
     session: Session,
     find: Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, PartitionOffsets]]],
-) -> tuple[Mapping[TopicPartition, Assignment], dict[TopicPartition, int]]:
-    """Take partitions from their previous owners, and return where those begin that the group is ahead in.
+) -> tuple[Mapping[TopicPartition, Assignment], dict[TopicPartition, Start]]:
+    """Take partitions from their previous owners, and return where those begin that begin elsewhere than the group.
 
     Args:
         find: Asks the brokers, as :meth:`GroupPartitions.find` does.
@@ -99,8 +119,11 @@ async def take(
     starts = {tp: start_of(tp, assignment, found[tp]) for tp, assignment in assignments.items()}
     for tp, start in starts.items():
         if start is not None:
-            where = {"topic": tp.topic, "partition": tp.partition, "offset": start}
-            _log.warning("the group is ahead of the database, so a partition is read again", extra=where)
+            where = {"topic": tp.topic, "partition": tp.partition, "offset": start.offset}
+            if start.offset == found[tp].committed:
+                _log.info("a partition has another leader, so its offset is checked", extra=where)
+            else:
+                _log.warning("the group is ahead of the database, so a partition is read again", extra=where)
     return assignments, {tp: start for tp, start in starts.items() if start is not None}
 
 
@@ -210,11 +233,17 @@ class KafkaPartitions:
             TopicPartition(each.topic, each.partition): each.offset
             for each in self._client.committed([*wanted], timeout=_ANSWER_SECONDS)
         }
+        ends = [confluent.TopicPartition(each.topic, each.partition, confluent.OFFSET_END) for each in wanted]
+        leaders = {
+            TopicPartition(each.topic, each.partition): each.leader_epoch
+            for each in self._client.offsets_for_times(ends, timeout=_ANSWER_SECONDS)
+        }
         return {
             tp: PartitionOffsets(
                 ids[tp.topic],
                 *self._bounds(each),
                 committed[tp] if committed[tp] >= 0 else None,
+                leaders[tp],
             )
             for each in wanted
             for tp in [TopicPartition(each.topic, each.partition)]
@@ -228,14 +257,15 @@ class KafkaPartitions:
         return bounds
 
 
-def seek_back(client: "confluent.Consumer", tp: TopicPartition, offset: int) -> None:
-    """Have a partition read from an offset on, unless it belongs to another consumer by now.
+def seek_back(client: "confluent.Consumer", tp: TopicPartition, start: Start) -> None:
+    """Have a partition read from a start on, unless it belongs to another consumer by now.
 
     Raises:
         BrokerUnavailableError: The partition is still assigned and could not be set back yet.
     """
     try:
-        client.seek(confluent.TopicPartition(*tp, offset))
+        leader = -1 if start.leader_epoch is None else start.leader_epoch
+        client.seek(confluent.TopicPartition(*tp, start.offset, leader_epoch=leader))
     except confluent.KafkaException as error:
         if tp in {(owned.topic, owned.partition) for owned in client.assignment()}:
             raise BrokerUnavailableError(f"resetting {tp.topic}[{tp.partition}] failed") from error

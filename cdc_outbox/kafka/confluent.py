@@ -11,6 +11,7 @@ from cdc_outbox.errors import OutboxError
 
 if TYPE_CHECKING:
     from confluent_kafka import (
+        OFFSET_END,
         TIMESTAMP_NOT_AVAILABLE,
         Consumer,
         KafkaError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from confluent_kafka.cimpl import NewTopic
 
 __all__ = [
+    "OFFSET_END",
     "TIMESTAMP_NOT_AVAILABLE",
     "AdminClient",
     "ConfigResource",

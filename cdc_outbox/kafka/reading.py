@@ -95,4 +95,5 @@ def message_of(record: "confluent.Message[bytes, bytes]") -> message.Message:
         headers=message.Headers.of(pairs or ()),
         timestamp_ms=None if kind == confluent.TIMESTAMP_NOT_AVAILABLE else timestamp,
         has_headers=pairs is not None,
+        leader_epoch=record.leader_epoch(),
     )

@@ -339,10 +339,11 @@ class MemoryDatabase:
         """Give partitions to this consumer."""
         issued = {}
         for tp in partitions:
-            epoch, unfinished, next_offset, topic_id = self.now.epochs.get(tp, Assignment(0, 0))
-            if next_offset is None:
-                topic_id = topic_ids.get(tp.topic, TopicId())
-            issued[tp] = self.now.epochs[tp] = Assignment(epoch + 1, unfinished + 1, next_offset, topic_id)
+            known = self.now.epochs.get(tp, Assignment(0, 0))
+            if known.next_offset is None:
+                known = known._replace(topic_id=topic_ids.get(tp.topic, TopicId()))
+            known = known._replace(epoch=known.epoch + 1, unfinished=known.unfinished + 1)
+            issued[tp] = self.now.epochs[tp] = known
         return issued
 
     async def find_stale(self, connection: AnyConnection, held: Mapping[TopicPartition, int]) -> list[TopicPartition]:  # noqa: ARG002
@@ -360,7 +361,9 @@ class MemoryDatabase:
         for tp in moves.keys() - stale:
             stored = self.now.epochs[tp].next_offset
             if moves[tp].before in {None, NO_OFFSET if stored is None else stored}:
-                self.now.epochs[tp] = self.now.epochs[tp]._replace(next_offset=moves[tp].after)
+                known, (_, after, leader) = self.now.epochs[tp], moves[tp]
+                leader = known.leader_epoch if leader is None else leader
+                self.now.epochs[tp] = known._replace(next_offset=after, leader_epoch=leader)
             else:
                 stale.add(tp)
         return sorted(stale)

@@ -313,6 +313,15 @@ class EpochContract:
         opened.store_offsets({HOME: tenure.epoch}, {HOME: 1})
         assert opened.issue(HOME, topic_id=old)[HOME].topic_id == new
 
+    def test_a_next_offset_keeps_its_leader_until_a_message_of_another_one(self, opened: Opened) -> None:
+        held = {HOME: opened.issue(HOME)[HOME].epoch}
+        for offset, leader, stored in ((7, 3, 3), (7, None, 3), (8, 0, 0)):
+            move = {HOME: OffsetMove(None, offset, leader)}
+            assert finish(opened.epochs.store_offsets(opened.connection, held, move)) == []
+            tenure = opened.issue(HOME)[HOME]
+            assert (tenure.next_offset, tenure.leader_epoch) == (offset, stored)
+            held = {HOME: tenure.epoch}
+
     def test_the_starts_of_an_event_are_counted_until_it_ends(self, opened: Opened) -> None:
         assert [finish(opened.epochs.start(opened.connection, "1")) for _ in range(3)] == [1, 2, 3]
         assert finish(opened.epochs.start(opened.connection, "2")) == 1

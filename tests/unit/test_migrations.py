@@ -87,11 +87,11 @@ def test_no_released_version_changes() -> None:
 
 
 DIGESTS = {
-    "mysql/inbox/0001_initial": "54004d68a0a97ec9",
+    "mysql/inbox/0001_initial": "08e7b44d98b5ff36",
     "mysql/outbox/0001_initial": "a00aeae010e8b538",
-    "postgresql/inbox/0001_initial": "5464768367c1eb10",
+    "postgresql/inbox/0001_initial": "898e769fd914abf2",
     "postgresql/outbox/0001_initial": "c0e9f039d6fcc29b",
-    "sqlite/inbox/0001_initial": "7b1661e8f25f82a3",
+    "sqlite/inbox/0001_initial": "1f4c3ef17e9cbd70",
     "sqlite/outbox/0001_initial": "c8b0742397420320",
 }
 

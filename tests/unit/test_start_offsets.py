@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from cdc_outbox.consumer import start_offsets
 from cdc_outbox.consumer.fencing import Assignment, TopicId, TopicPartition
-from cdc_outbox.consumer.start_offsets import KafkaPartitions, PartitionOffsets, start_of
+from cdc_outbox.consumer.start_offsets import KafkaPartitions, PartitionOffsets, Start, start_of
 from cdc_outbox.errors import BrokerError, OffsetOutOfRangeError, TopicReplacedError
 from cdc_outbox.kafka import clients as kafka_clients
 from cdc_outbox.kafka.clients import consumer_settings
@@ -19,7 +19,31 @@ TOPIC = TopicId("cluster", "topic")
 
 
 def start(stored: int | None, committed: int | None, first: int = 10, end: int = 50) -> int | None:
-    return start_of(HOME, Assignment(1, 1, stored, TOPIC), PartitionOffsets(TOPIC, first, end, committed))
+    found = start_of(HOME, Assignment(1, 1, stored, TOPIC), PartitionOffsets(TOPIC, first, end, committed))
+    assert found is None or found.leader_epoch is None
+    return None if found is None else found.offset
+
+
+@pytest.mark.parametrize(
+    ("stored", "committed", "leaders", "expected"),
+    [
+        (20, 20, (3, 4), Start(20, 3)),
+        (20, 15, (3, 4), Start(15, 3)),
+        (20, 30, (3, 4), Start(20, 3)),
+        (20, 20, (3, 3), None),
+        (20, 30, (3, 3), Start(20)),
+        (20, None, (3, 4), None),  # read from the beginning anyway
+        (None, 20, (3, 4), Start(10)),
+        (20, 20, (None, 4), None),
+        (20, 20, (3, None), None),
+    ],
+)
+def test_behind_another_leader_an_offset_is_checked_before_it_is_read_from(
+    stored: int | None, committed: int | None, leaders: tuple[int | None, int | None], expected: Start | None
+) -> None:
+    known, now = leaders
+    partition = PartitionOffsets(TOPIC, 10, 50, committed, now)
+    assert start_of(HOME, Assignment(1, 1, stored, TOPIC, known), partition) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,7 +92,7 @@ def test_another_topic_of_the_name_is_refused_unless_nothing_of_the_first_was_ap
 
 @pytest.mark.parametrize(("known", "found"), [(TOPIC, TopicId()), (TopicId(), TOPIC), (TOPIC, TopicId("cluster", ""))])
 def test_what_the_brokers_do_not_tell_is_not_compared(known: TopicId, found: TopicId) -> None:
-    assert start_of(HOME, Assignment(1, 1, 20, known), PartitionOffsets(found, 0, 50, 30)) == 20
+    assert start_of(HOME, Assignment(1, 1, 20, known), PartitionOffsets(found, 0, 50, 30)) == Start(20)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ on duplicate key update
 -- then
 select
     convert(held.topic using utf8mb4), held.`partition`, held.epoch, held.unfinished, held.next_offset,
-    convert(held.cluster_id using utf8mb4), convert(held.topic_id using utf8mb4)
+    convert(held.cluster_id using utf8mb4), convert(held.topic_id using utf8mb4), held.leader_epoch
 from json_table(convert(:rows using utf8mb4), '$[*]' columns (
     topic varchar(255) character set utf8mb4 path '$.topics',
     `partition` int path '$.partitions'
@@ -67,7 +67,8 @@ update json_table(convert(:rows using utf8mb4), '$[*]' columns (
     `partition` int path '$.partitions',
     epoch bigint path '$.epochs',
     offset_before bigint path '$.befores',
-    offset_after bigint path '$.afters'
+    offset_after bigint path '$.afters',
+    new_leader_epoch int path '$.leader_epochs'
 )) as wanted
 straight_join `{epochs}` as held
     on held.consumer = convert(:consumer using utf8mb4)
@@ -75,7 +76,9 @@ straight_join `{epochs}` as held
     and held.`partition` = wanted.`partition`
     and held.epoch = wanted.epoch
     and coalesce(held.next_offset, -1) = coalesce(wanted.offset_before, held.next_offset, -1)
-set held.next_offset = wanted.offset_after;
+set
+    held.next_offset = wanted.offset_after,
+    held.leader_epoch = coalesce(wanted.new_leader_epoch, held.leader_epoch);
 
 -- name: finish
 update json_table(convert(:rows using utf8mb4), '$[*]' columns (

@@ -14,7 +14,8 @@ set
     cluster_id = case when epoch.next_offset is null then excluded.cluster_id else epoch.cluster_id end,
     topic_id = case when epoch.next_offset is null then excluded.topic_id else epoch.topic_id end
 returning
-    epoch.topic, epoch."partition", epoch.epoch, epoch.unfinished, epoch.next_offset, epoch.cluster_id, epoch.topic_id;
+    epoch.topic, epoch."partition", epoch.epoch, epoch.unfinished, epoch.next_offset, epoch.cluster_id, epoch.topic_id,
+    epoch.leader_epoch;
 
 -- name: find_stale
 -- Without a lock, so that a zombie cannot keep its successor from beginning.
@@ -32,12 +33,12 @@ with wanted as (
     select *
     from unnest(
         cast(:topics as text[]), cast(:partitions as integer[]), cast(:epochs as bigint[]),
-        cast(:befores as bigint[]), cast(:afters as bigint[])
-    ) as wanted (topic, "partition", epoch, before, after)
+        cast(:befores as bigint[]), cast(:afters as bigint[]), cast(:leader_epochs as integer[])
+    ) as wanted (topic, "partition", epoch, before, after, leader_epoch)
 ),
 stored as (
     update "{epochs}" as held
-    set next_offset = wanted.after
+    set next_offset = wanted.after, leader_epoch = coalesce(wanted.leader_epoch, held.leader_epoch)
     from wanted
     where held.consumer = :consumer
         and held.topic = wanted.topic

@@ -12,7 +12,7 @@ set
     assigned_at = excluded.assigned_at,
     cluster_id = iif(held.next_offset is null, excluded.cluster_id, held.cluster_id),
     topic_id = iif(held.next_offset is null, excluded.topic_id, held.topic_id)
-returning topic, "partition", epoch, unfinished, next_offset, cluster_id, topic_id;
+returning topic, "partition", epoch, unfinished, next_offset, cluster_id, topic_id, leader_epoch;
 
 -- name: find_stale
 select wanted.value ->> '$.topics', wanted.value ->> '$.partitions'
@@ -35,7 +35,9 @@ where held.epoch is not wanted.value ->> '$.epochs'
     or coalesce(held.next_offset, -1) <> coalesce(wanted.value ->> '$.befores', held.next_offset, -1);
 -- then
 update "{epochs}" as held
-set next_offset = wanted.value ->> '$.afters'
+set
+    next_offset = wanted.value ->> '$.afters',
+    leader_epoch = coalesce(wanted.value ->> '$.leader_epochs', held.leader_epoch)
 from json_each(:rows) as wanted
 where held.consumer = :consumer
     and held.topic = wanted.value ->> '$.topics'

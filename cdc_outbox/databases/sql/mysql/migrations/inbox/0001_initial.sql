@@ -82,6 +82,7 @@ create table if not exists `{epochs}` (
     assigned_at datetime(6) not null default (utc_timestamp(6)),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset bigint,
+    leader_epoch int,
     cluster_id varbinary(255) not null default '',
     topic_id varbinary(255) not null default '',
     primary key (consumer, topic, `partition`)

@@ -88,6 +88,7 @@ create table if not exists "{epochs}" (
     assigned_at timestamptz not null default clock_timestamp(),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset bigint,
+    leader_epoch integer,
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")

@@ -87,6 +87,7 @@ create table if not exists "{epochs}" (
     assigned_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset integer,
+    leader_epoch integer,
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")
