@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from cdc_outbox.cli.arguments import spec_argument
+from cdc_outbox.cli.arguments import optional_spec_argument, spec_argument
 from cdc_outbox.cli.brokers import broker_options, broker_settings
 from cdc_outbox.cli.inbox import AggregateName, InboxLocation, consumer_option, inbox_options
 from cdc_outbox.cli.options import acting, dry_run_option, json_option, note_option, read_spec
@@ -14,14 +14,18 @@ from cdc_outbox.cli.output import ExitCode, document, in_columns, say
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.consumer.topic_reader import TopicReader
 from cdc_outbox.operations.actions import record_action
-from cdc_outbox.operations.baseline import Baseline, Gap
+from cdc_outbox.operations.baseline import Baseline, Gap, begin_from_now
+from cdc_outbox.operations.connections import OpenInbox
 from cdc_outbox.operations.reset import Forgotten, Reset
-from cdc_outbox.redaction import counted
+from cdc_outbox.redaction import counted, visible
 
 
 @click.command()
+@optional_spec_argument
 @inbox_options
+@broker_options(required=False)
 @consumer_option()
+@click.option("--from-now", is_flag=True, help="Have a new consumer begin at the end of its topics; needs SPEC.")
 @click.option(
     "--aggregate",
     type=AggregateName(),
@@ -35,9 +39,13 @@ from cdc_outbox.redaction import counted
 @dry_run_option
 @json_option()
 def baseline(
+    spec: Path | None,
     *,
     inbox_location: InboxLocation,
+    bootstrap_servers: str | None,
+    kafka_settings: Path | None,
     consumer: str,
+    from_now: bool,
     aggregate: tuple[str, str] | None,
     source: str | None,
     note: str | None,
@@ -55,6 +63,9 @@ def baseline(
     If the consumer has already applied events of the aggregate, a missing event counts as lost. This gap is accepted
     only if you name the aggregate: --aggregate TYPE/ID --source SOURCE.
 
+    A consumer that needs no history begins with --from-now, before its first start: it reads the topics of SPEC from
+    their present end on, and the last number of each aggregate in them becomes its watermark.
+
     Each line shows an aggregate, its source, its previous watermark, the first and the last sequence number accepted as
     missing, and how many events continue.
 
@@ -63,9 +74,17 @@ def baseline(
       cdc-outbox baseline --consumer shipping --dry-run
       cdc-outbox baseline --consumer shipping --note "topics begin in June"
       cdc-outbox baseline --consumer shipping --aggregate order/42 --source orders.1 --note "lost, ticket 4711"
+      cdc-outbox baseline connectors/orders.yaml --consumer shipping --from-now
     """
+    if from_now is (spec is None) or (from_now and aggregate is not None):
+        raise click.UsageError("--from-now needs SPEC, is without --aggregate, and alone reads the topics")
     if (source is None) != (aggregate is None):
         raise click.UsageError("--aggregate and --source must be given together")
+    if spec is not None:
+        begun = _begin(spec, inbox_location, (bootstrap_servers, kafka_settings), consumer, dry_run=dry_run, note=note)
+        if prints_json:
+            say(document("Baseline", {"consumer": consumer, "isDryRun": dry_run, "fromNow": begun}))
+        return
     named = Aggregate(source, *aggregate) if source is not None and aggregate is not None else None
     with inbox_location.opened(consumer) as inbox:
         work = Baseline(inbox, named)
@@ -90,6 +109,29 @@ def baseline(
         shown = [[str(row[name]) for name in _SHOWN] for row in rows]
         for line in in_columns([[name.upper() for name in _SHOWN], *shown]):
             say(line)
+
+
+def _begin(
+    spec: Path,
+    inbox_location: InboxLocation,
+    brokers: tuple[str | None, Path | None],
+    consumer: str,
+    *,
+    dry_run: bool,
+    note: str | None,
+) -> dict[str, int]:
+    servers, file = brokers
+    if servers is None:
+        raise click.UsageError("--from-now needs --bootstrap-servers")
+    contract, settings = read_spec(spec).contract, broker_settings(servers, file, group=consumer)
+    with inbox_location.connected() as connected, TopicReader.opened(settings) as topics:
+        inbox = OpenInbox(*connected, table=inbox_location.table, consumer=consumer)
+        begun = begin_from_now(inbox, topics, contract, dry_run=dry_run)
+    if not dry_run:
+        record_action(acting(note=note), "baseline", consumer, from_now=begun)
+    counts = ", ".join(f"{name} {number:,}" for name, number in begun.items())
+    say(f"{visible(consumer)} {'would begin' if dry_run else 'begins'} at the end of its topics: {counts}", err=True)
+    return begun
 
 
 _SHOWN = ("aggregate", "source", "last", "missing_first", "missing_last", "parked")

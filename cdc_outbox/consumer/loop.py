@@ -179,6 +179,7 @@ class Loop:
                 self._drop(tp)
                 await self._waits.call(self._poller.drop, tp)
                 await self._waits.call(seek_back, self._client, tp, start)
+                self._offsets.begin(tp, start.offset)
             self._ownership.issued(assignments)
             self._stats.reads()
             self._poller.resume(partitions)

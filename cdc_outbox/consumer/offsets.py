@@ -54,6 +54,10 @@ class Offsets:
         self._sent_at = 0.0
         self._finishing = False
 
+    def begin(self, tp: TopicPartition, offset: int) -> None:
+        """Note that the effects of all messages before an offset are committed."""
+        self._done[tp] = offset
+
     def done(self, message: Message) -> None:
         """Note that a message's effects are committed."""
         self._done[partition_of(message)] = (message.offset or 0) + 1

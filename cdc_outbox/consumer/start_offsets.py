@@ -93,7 +93,9 @@ def start_of(tp: TopicPartition, assignment: Assignment, partition: PartitionOff
     start, committed = max(partition.first, stored or 0), partition.committed
     leader = assignment.leader_epoch if stored is not None and partition.leader_epoch is not None else None
     is_led_anew = leader is not None and leader != partition.leader_epoch
-    if committed is None or (committed <= start and not is_led_anew):
+    if committed is None:  # the offsets of a group expire, and a consumer that began from now has none
+        return None if stored is None else Start(start, leader)
+    if committed <= start and not is_led_anew:
         return None
     return Start(min(committed, start), leader if is_led_anew else None)
 
@@ -120,10 +122,10 @@ async def take(
     for tp, start in starts.items():
         if start is not None:
             where = {"topic": tp.topic, "partition": tp.partition, "offset": start.offset}
-            if start.offset == found[tp].committed:
-                _log.info("a partition has another leader, so its offset is checked", extra=where)
-            else:
+            if start.offset < (found[tp].committed or 0):
                 _log.warning("the group is ahead of the database, so a partition is read again", extra=where)
+            else:
+                _log.info("the group has no offset, or the leader is another one", extra=where)
     return assignments, {tp: start for tp, start in starts.items() if start is not None}
 
 

@@ -1,7 +1,7 @@
 """What our own pipelines speak: which column becomes which header, and the way back from a message to an event."""
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -82,7 +82,7 @@ class WireContract:
         for header in self.extra_headers:
             take_header(taken, header, "a header column", field="outbox.headers")
         if self.format is EventFormat.CLOUDEVENTS_STRUCTURED:
-            cloudevents.refuse_binary_names(taken)
+            _refuse_binary(taken)
         if self.fields and len({envelope.PAYLOAD, *self.fields.values()}) <= len(self.fields):
             raise ConfigError("two fields of the envelope would have the same name", field="headers")
         for aggregate_type in self.aggregates:
@@ -319,6 +319,13 @@ class WireContract:
             return self.mode_of(aggregate_type).is_numbered
         except ConfigError as error:
             raise _broken(message, str(error)) from error
+
+
+def _refuse_binary(headers: Collection[str]) -> None:
+    for header in headers:
+        if header.lower().startswith("ce_"):
+            reason = f"the header {header!r} begins with ce_: readers would take the messages for binary CloudEvents"
+            raise ConfigError(reason, field="outbox.headers", hint="Choose another name for the header.")
 
 
 def _check_default_type(default_type: str | None) -> None:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cdc_outbox.errors import ConfigError
 from cdc_outbox.event import Event, EventT, RecordedEvent
 from cdc_outbox.formats import payload
 from cdc_outbox.formats.attributes import ATTRIBUTES
@@ -96,22 +95,6 @@ def decoded(event: RecordedEvent) -> RecordedEvent:
     binary = EventFormat.CLOUDEVENTS_BINARY
     added = {*ROW_HEADERS[binary], *FORMAT_HEADERS[binary].values()}
     return replace(event, headers={name: value for name, value in headers.items() if name not in added and value})
-
-
-def refuse_binary_names(headers: Iterable[str]) -> None:
-    """Refuse headers by which readers would take a CloudEvent in structured mode for one in binary mode.
-
-    Raises:
-        ConfigError: There is one.
-    """
-    for header in headers:
-        if header.lower().startswith("ce_"):
-            raise ConfigError(
-                f"the header {header!r} begins with ce_, for which readers take a message of "
-                f"{EventFormat.CLOUDEVENTS_STRUCTURED} for one of {EventFormat.CLOUDEVENTS_BINARY}",
-                field="outbox.headers",
-                hint="Choose another name for the header.",
-            )
 
 
 def says_bytes(headers: Mapping[str, str]) -> bool:

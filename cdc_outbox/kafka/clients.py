@@ -16,7 +16,8 @@ _SERVERS = "bootstrap.servers"
 _REFUSED = {
     "allow.auto.create.topics": "a topic that is created automatically has the wrong number of partitions",
     "auto.commit.enable": "an offset may be committed only after its effects",
-    "auto.offset.reset": "a consumer that does not start at the earliest offset skips events",
+    "auto.offset.reset": "a consumer that does not start at the earliest offset skips events; one that needs no "
+    "history begins with `cdc-outbox baseline SPEC --consumer NAME --from-now`",
     "bootstrap.servers": "it has its own parameter",
     "default.topic.config": "it would override every other setting",
     "enable.auto.commit": "an offset may be committed only after its effects",

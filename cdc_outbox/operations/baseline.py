@@ -1,13 +1,19 @@
-"""First contact in the middle of a history: accept earlier events as missing, and continue those that wait."""
+"""First contact in the middle of a history: accept earlier events as missing, and continue those that wait.
+
+A consumer that needs no history at all begins at the end of its topics, with the last numbers that they hold.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from cdc_outbox.consumer.claims import columns_of
-from cdc_outbox.consumer.ordering import Aggregate, Move
+from cdc_outbox.consumer.fencing import OffsetMove
+from cdc_outbox.consumer.ordering import Aggregate, Move, aggregate_of
+from cdc_outbox.consumer.topic_reader import TopicReader
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers.immediate import finish
-from cdc_outbox.errors import InboxError
+from cdc_outbox.errors import ConsumerError, InboxError, MessageError
 from cdc_outbox.operations.connections import OpenInbox, SequenceHole
 from cdc_outbox.redaction import counted, enumerated
 
@@ -115,3 +121,54 @@ class Baseline:
         gaps = chosen(find_gaps(self._inbox, aggregates), self._named)
         self._inbox.move([gap.move for gap in gaps], [gap.hole for gap in gaps], reason="baseline", note=note)
         return gaps
+
+
+_PAGE = 10_000
+"""Watermarks that one statement stores."""
+
+
+def begin_from_now(inbox: OpenInbox, topics: TopicReader, contract: WireContract, *, dry_run: bool) -> dict[str, int]:
+    """Have a consumer that has done nothing yet begin at the end of its topics, in one transaction.
+
+    Return how many partitions and aggregates these are, and how many messages cannot be read.
+
+    Raises:
+        ConsumerError: The consumer has begun, or its topics do not exist. Nothing was changed.
+        BrokerError, DatabaseError: A server cannot be asked.
+    """
+    partitions = topics.partitions(contract.topics)
+    if missing := set(contract.topics) - {tp.topic for tp in partitions}:
+        hint = "Create them first: events that are written until then would have no baseline."
+        raise ConsumerError(f"there is no topic {', '.join(sorted(missing))}; nothing was changed", hint=hint)
+    [(is_known,)] = inbox.ask("is_known")
+    if is_known or topics.members(inbox.consumer) or topics.committed(partitions):
+        hint = (
+            "Choose another name for the consumer; or run `baseline` without --from-now, which keeps what it has read."
+        )
+        raise ConsumerError(f"the consumer {inbox.consumer} has begun to read; nothing was changed", hint=hint)
+    bounds, ids = topics.bounds(partitions), topics.ids(contract.topics)
+    lasts, unreadable = dict[Aggregate, int](), 0
+    for message in topics.read(bounds):
+        try:
+            event = contract.event_of(message)
+        except MessageError:
+            unreadable += 1
+            continue
+        if event.sequence is not None:
+            aggregate = aggregate_of(event)
+            lasts[aggregate] = max(event.sequence, lasts.get(aggregate, 0))
+
+    def store() -> None:
+        epochs, connection, aggregates = inbox.stores.epochs, inbox.connection, list(lasts)
+        held = {tp: each.epoch for tp, each in finish(epochs.issue(connection, partitions, ids)).items()}
+        moves = {tp: OffsetMove(None, end) for tp, (_, end) in bounds.items()}
+        finish(epochs.store_offsets(connection, held, moves))
+        finish(epochs.finish(connection, held))
+        for start in range(0, len(aggregates), _PAGE):
+            page = aggregates[start : start + _PAGE]
+            numbers = [lasts[aggregate] for aggregate in page]
+            inbox.database("reset").ask("keep_watermarks", consumer=inbox.consumer, **columns_of(page), lasts=numbers)
+
+    if not dry_run:
+        inbox.transact(store)
+    return {"partitions": len(partitions), "aggregates": len(lasts), "unreadable": unreadable}

@@ -226,7 +226,7 @@ def test_the_commands_of_the_docs_run_as_they_stand_there(
 ) -> None:
     service.broken = {"1"}
     service.deliver(make_event(1), make_event(2), make_event(41, "2"))
-    section = DOCS.read_text().partition("## The park\n")[2].partition("## How long")[0]
+    section = DOCS.read_text().partition("## The park\n")[2].partition("## Where")[0]
     commands = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
     export, *commands = commands
     assert export == 'export CDC_OUTBOX_INBOX_DSN="$SHIPPING_DSN"'

@@ -325,6 +325,33 @@ def test_a_baseline_leaves_the_offsets_and_is_run_again_after_a_restore(fed_serv
     assert service.parked() == []
 
 
+def test_a_new_consumer_begins_from_now_with_the_last_numbers_of_its_topics(
+    fed_service: Service, tmp_path: Path
+) -> None:
+    service = fed_service
+    spec = tmp_path / "orders.yaml"
+    spec.write_text(FedPipeline.text(service.pipeline.name))
+    env = {
+        "CDC_OUTBOX_INBOX_DSN": service.dsn,
+        "CDC_OUTBOX_BOOTSTRAP_SERVERS": service.pipeline.stack.broker.bootstrap_servers,
+    }
+    from_now = ("baseline", str(spec), "--consumer", service.name, "--from-now")
+    service.send(make_event(41), make_event(42), make_event(7, "2"))
+    would = run_command(*from_now, "--dry-run", env=env)
+    counts = "partitions 3, aggregates 2, unreadable 0"
+    assert would.stderr == f"{service.name} would begin at the end of its topics: {counts}\n"
+    assert service.rows("select count(*) from inbox_epochs") == [(0,)]
+    done = json.loads(run_command(*from_now, "--output=json", env=env).stdout)
+    assert done["fromNow"] == {"partitions": 3, "aggregates": 2, "unreadable": 0}
+    service.send(make_event(43), make_event(8, "2"), make_event(1, "3"), make_event(45))
+    with service.running():
+        service.wait_for_effects(("1", 43), ("2", 8), ("3", 1))
+        service.wait_for_parked((45, "waiting", "gap"))
+    again = run_command(*from_now, env=env)
+    assert again.returncode == 1
+    assert "has begun to read; nothing was changed" in again.stderr
+
+
 def test_what_a_reset_makes_it_forget_the_consumer_reads_again_when_it_starts(
     fed_service: Service, tmp_path: Path
 ) -> None:

@@ -74,19 +74,18 @@ class BrokerCluster:
 
     def create_topic(self, name: str, config: Mapping[str, str]) -> None:
         """Create a topic of one partition on the three, which keeps messages of any time."""
-        admin = self._connect()  # it must outlive its answers
-        [created] = admin.create_topics(
-            [
-                NewTopic(
-                    name,
-                    num_partitions=1,
-                    replica_assignment=[[*self.replicas]],
-                    config={"retention.ms": "-1", **config},
-                )
-            ]
-        ).values()
-        created.result(timeout=patience())
+        self._create(name, self.replicas, {"retention.ms": "-1", **config})
         eventually(lambda: self.is_complete(name), "the replicas to be in sync", seconds=120)
+
+    def keep_offsets(self) -> None:
+        """Have the groups' offsets on the controller, before a group makes their topic elsewhere."""
+        self._create("__consumer_offsets", [_CONTROLLER], {"cleanup.policy": "compact"})
+
+    def _create(self, name: str, replicas: Sequence[int], config: Mapping[str, str]) -> None:
+        admin = self._connect()  # it must outlive its answers
+        topic = NewTopic(name, num_partitions=1, replica_assignment=[[*replicas]], config={**config})
+        [created] = admin.create_topics([topic]).values()
+        created.result(timeout=patience())
 
     def is_complete(self, topic: str) -> bool:
         """Return whether all replicas are in sync."""

@@ -32,7 +32,7 @@ def start(stored: int | None, committed: int | None, first: int = 10, end: int =
         (20, 30, (3, 4), Start(20, 3)),
         (20, 20, (3, 3), None),
         (20, 30, (3, 3), Start(20)),
-        (20, None, (3, 4), None),  # read from the beginning anyway
+        (20, None, (3, 4), Start(20, 3)),
         (None, 20, (3, 4), Start(10)),
         (20, 20, (None, 4), None),
         (20, 20, (3, None), None),
@@ -52,7 +52,7 @@ def test_behind_another_leader_an_offset_is_checked_before_it_is_read_from(
         (20, 30, 20),
         (20, 20, None),
         (30, 20, None),  # somebody set the group back
-        (20, None, None),
+        (20, None, 20),  # the group's offsets expired, or it began from now
         (None, None, None),
         (None, 10, None),
         (None, 30, 10),  # this database has no effects at all

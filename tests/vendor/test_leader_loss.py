@@ -1,13 +1,22 @@
 """Three brokers, of which the only replica in sync dies: what was acknowledged is there, or the finding had said so."""
 
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from cdc_outbox import SequenceMode, WireContract
+from cdc_outbox.consumer import Consumer, InboxTable
+from cdc_outbox.consumer.inbox_tables import inbox_component
 from cdc_outbox.contract.topics import find_loss
+from cdc_outbox.databases.dialects import Dialect
+from cdc_outbox.databases.migrations import upgrade
 from cdc_outbox.kafka.admin import Topics
 from cdc_outbox.relay.kafka_sink import KafkaSink
 from cdc_outbox.relay.relay_errors import DeliveryError
@@ -29,6 +38,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         yield started
 
 
+def headers_of(number: int) -> list[tuple[str, bytes | None]]:
+    """Return those of an event."""
+    return [("id", b"%d" % number), ("eventType", b"Placed"), ("aggregateType", b"order")]
+
+
 class Numbered:
     """Messages with numbers, given to a sink and a topic of their own."""
 
@@ -39,7 +53,8 @@ class Numbered:
 
     def send(self, numbers: range) -> None:
         now = int(time.time() * 1000)
-        self._unit, self._taken = Unit([(self.topic, b"%d" % number, b"key", -1, now, []) for number in numbers]), 0
+        rows = [(self.topic, b"%d" % number, b"key", -1, now, headers_of(number)) for number in numbers]
+        self._unit, self._taken = Unit(rows), 0
         eventually(self._is_taken, "the messages to be taken")  # the first one of a partition goes alone
 
     def _is_taken(self) -> bool:
@@ -161,3 +176,40 @@ def test_acknowledged_messages_survive_the_only_leader_in_sync_unless_it_was_fou
     last.close()
     assert safe.found() == [*range(200)]
     assert unsafe.found() == [*range(100), 200]
+
+
+def test_a_consumer_that_starts_after_an_unclean_election_applies_the_events_in_the_place_of_lost_ones(
+    cluster: BrokerCluster, isolation: Isolation, tmp_path: Path
+) -> None:
+    """Messages 100 to 199 are applied and lost; as many come in their place before the consumer starts again."""
+    cluster.keep_offsets()
+    unsafe, applied = isolation.unsafe, list[int]()
+    database = partial(sqlite3.connect, tmp_path / "effects.db")
+    with closing(database()) as connection:
+        upgrade(
+            lambda statement: connection.execute(statement).fetchall(), inbox_component(InboxTable.on(Dialect.SQLITE))
+        )
+        connection.commit()
+
+    def consume(events: int) -> None:
+        consumer = Consumer(
+            name="billing",
+            contract=WireContract(aggregates={"order": SequenceMode.NONE}, topic=unsafe.topic),
+            kafka=cluster.bootstrap_servers,
+            database=database,
+        )
+        consumer.on("Placed")(lambda event, _: applied.append(event.payload))
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(consumer.run)
+            eventually(lambda: len(applied) >= events or running.done(), "events to be applied", seconds=PATIENCE)
+            consumer.stop()
+            running.result()
+
+    consume(200)
+    isolation.kill_leader()
+    later = Numbered(cluster, unsafe.topic)
+    later.send(range(200, 400))
+    eventually(lambda: not later.unreported, "the next leader to acknowledge messages", seconds=PATIENCE)
+    later.close()
+    consume(400)
+    assert applied == [*range(400)]
