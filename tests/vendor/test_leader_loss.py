@@ -201,8 +201,10 @@ def test_a_consumer_that_starts_after_an_unclean_election_applies_the_events_in_
         consumer.on("Placed")(lambda event, _: applied.append(event.payload))
         with ThreadPoolExecutor() as pool:
             running = pool.submit(consumer.run)
-            eventually(lambda: len(applied) >= events or running.done(), "events to be applied", seconds=PATIENCE)
-            consumer.stop()
+            try:
+                eventually(lambda: len(applied) >= events or running.done(), "events to be applied", seconds=PATIENCE)
+            finally:
+                consumer.stop()
             running.result()
 
     consume(200)
