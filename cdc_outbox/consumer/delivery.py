@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cdc_outbox.consumer.claims import Claims, IdClaimedError, InboxStore
+from cdc_outbox.consumer.failures import error_of
 from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition, refuse_stale
 from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
 from cdc_outbox.consumer.item import Item, Outcome
@@ -25,7 +26,6 @@ from cdc_outbox.consumer.ordering import (
 )
 from cdc_outbox.consumer.parked_events import ParkStore, Reason
 from cdc_outbox.consumer.parking import ParkingPlan, behind_unreadable, refuse_ids_of_others
-from cdc_outbox.consumer.retries import error_of
 from cdc_outbox.consumer.role_watch import RoleWatch
 from cdc_outbox.databases.drivers import AnyConnection, AsyncTransactionDriver
 from cdc_outbox.databases.drivers.immediate import Meanwhile, nothing_else, overlapping
