@@ -15,12 +15,12 @@ from cdc_outbox.consumer.group import Membership, MembershipCheck, pass_over, pa
 from cdc_outbox.consumer.item import Item, Outcome, item_of
 from cdc_outbox.consumer.limits import Limits
 from cdc_outbox.consumer.offsets import is_fetched, is_still_owned, lags_of
-from cdc_outbox.consumer.parked_events import Failure, Reason
 from cdc_outbox.consumer.parking import Adoption
 from cdc_outbox.consumer.retries import Cause, CircuitBreaker, RetryTracker, cause_of
 from cdc_outbox.consumer.session import Session
 from cdc_outbox.consumer.start_offsets import refuse_replaced, seek_back, take
 from cdc_outbox.consumer.stats import ConsumerStats
+from cdc_outbox.consumer.suspects import Suspects
 from cdc_outbox.consumer.waits import Waits
 from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.errors import (
@@ -76,6 +76,7 @@ class Loop:
         most, most_bytes = limits.batch_events, limits.batch_bytes
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
+        self._suspects = Suspects(session, member.ownership, _MAX_STARTS)
         self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, self._client))
         self._membership_check = MembershipCheck(member, stats, waits)
         self._polled_at = 0.0
@@ -215,7 +216,7 @@ class Loop:
 
     async def _apply(self, backlog: Backlog) -> None:
         """Apply the next batch."""
-        is_alone = self._is_suspect if self._ownership.has_suspects else None
+        is_alone = self._suspects.is_one if self._ownership.has_suspects else None
         # Parked events come in order: where one is another consumer's, the others are read again.
         partitions = None if backlog is self._redo else self._ownership.held
         taken = backlog.take(partitions, is_alone, most=1 if self._breaker.is_open else None)
@@ -233,7 +234,7 @@ class Loop:
             with self._poller.busy():
                 await self._session.open()
                 begun_at = time.monotonic()  # what it takes to connect is no handler's fault
-                items = await self._begun(items)
+                items = await self._suspects.begun(items)
                 stored = dict(self._ownership.stored)  # which a callback may change meanwhile
                 meanwhile = self._fresh.read_one
                 delivered = await self._session.apply(items, held, self._stats.room, meanwhile, stored=stored)
@@ -257,20 +258,6 @@ class Loop:
         if not self._retries.lost(items if self._stats.handler_at >= begun_at else ()):
             return error
         return HandlerError(f"the connection broke again in the handler of {items[0].event}: {error}")
-
-    def _is_suspect(self, item: Item) -> bool:
-        return item.failure is None and self._ownership.is_suspect(item.topic_partition)
-
-    async def _begun(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Note before its handler runs that a suspect is begun, and give up what was begun and never ended."""
-        [item, *others] = items
-        if others or not self._is_suspect(item) or item.is_begun:
-            return items
-        started = await self._session.start(item.event_id)
-        if started <= _MAX_STARTS:
-            return [item.begun()]
-        error = f"{item.event} was started {started - 1} times and never finished: its handler may crash the process"
-        return [item.begun().failing(Failure(reason=Reason.CRASHED, error=error))]
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
