@@ -109,7 +109,7 @@ def parked_events() -> None:
     Reasons:
       gap, behind  An earlier event of the aggregate is missing or parked.
       failed       The handler raised an exception.
-      crashed      The handler crashed the process.
+      crashed      The handler crashed the process, or broke its connection each time.
       conflict     Another event has the sequence number or the id.
       expired      The id may have been deleted, so the event may be a duplicate.
       unreadable   The message breaks the contract.

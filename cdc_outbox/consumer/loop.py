@@ -28,7 +28,6 @@ from cdc_outbox.errors import (
     ConfigError,
     ConsumerError,
     DatabaseError,
-    DatabaseUnavailableError,
     HandlerError,
     NoHandlerError,
     OutboxError,
@@ -241,23 +240,11 @@ class Loop:
                 # Who waits for the end of this wants these offsets to be committed, before the partitions go.
                 self._done(backlog, items, delivered, time.monotonic() - begun_at)
         except CdcOutboxError as error:
-            await self._failed(backlog, items, self._blamed(error, items, begun_at))
+            begun, seconds = items if self._stats.handler_at >= begun_at else (), time.monotonic() - begun_at
+            error = self._retries.blamed(error, begun, seconds, self._limits.handler_seconds)
+            await self._failed(backlog, items, error)
         else:
             self._stats.applied(items, delivered, time.monotonic() - begun_at)
-
-    def _blamed(self, error: CdcOutboxError, items: Sequence[Item], begun_at: float) -> CdcOutboxError:
-        """Take a lost connection for the event's failure after the server's patience, or at the second loss.
-
-        The second since its handler began, if each attempt to connect in between succeeded: then the server is up.
-        """
-        seconds = time.monotonic() - begun_at
-        if not isinstance(error, DatabaseUnavailableError):
-            return error
-        if seconds >= self._limits.handler_seconds:
-            return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
-        if not self._retries.lost(items if self._stats.handler_at >= begun_at else ()):
-            return error
-        return HandlerError(f"the connection broke again in the handler of {items[0].event}: {error}")
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.

@@ -38,7 +38,7 @@ class Reason(StrEnum):
     FAILED = "failed"
     """Its handler raised."""
     CRASHED = "crashed"
-    """Its handler took the process with it."""
+    """Its handler took the process with it, or the connection each time."""
     CONFLICT = "conflict"
     """Another event holds its place."""
     EXPIRED = "expired"

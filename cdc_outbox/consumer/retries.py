@@ -7,7 +7,7 @@ import logging
 import re
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
@@ -25,7 +25,9 @@ from cdc_outbox.errors import (
     ConfigError,
     ConnectUnavailableError,
     DatabaseError,
+    DatabaseUnavailableError,
     DuplicateEventError,
+    HandlerError,
     MessageError,
     TransactionConflictError,
     TransactionTimeoutError,
@@ -98,6 +100,8 @@ _BACKOFF = Backoff(0.1, 5.0)
 """Quick for a deadlock, patient for a database that restarts."""
 _MAX_CONFLICTS = 5
 """How often an event may meet other transactions, alone in its own, before that counts as its failure."""
+_MOST_LOSSES = 3
+"""How often the connection may break under one event, with a working one each time, before the event did it."""
 
 
 class _Tries(NamedTuple):
@@ -127,7 +131,7 @@ class RetryTracker:
         self._clock = clock
         self._tries: dict[str, _Tries] = {}
         self._conflicts: dict[str, tuple[int, TopicPartition]] = {}
-        self._losses: set[str] = set()
+        self._losses: dict[str, int] = {}
         self._pauses = 0
 
     def is_hopeless(self, error: CdcOutboxError) -> bool:
@@ -140,15 +144,30 @@ class RetryTracker:
         self._conflicts[item.event_id] = times, item.topic_partition
         return times < _MAX_CONFLICTS
 
-    def lost(self, items: Iterable[Item]) -> bool:
-        """Note that the connection broke while these were handled, and return whether it did so before.
+    def lost(self, items: Sequence[Item]) -> bool:
+        """Note that the connection broke while these were handled, and return whether one of them is to blame.
 
-        Without any the server is to blame, for the times before too.
+        Of several one is, if it broke before; a single one is at the third time. Without any the server is to blame,
+        for the times before too.
         """
-        events = {item.event_id for item in items}
-        again = not self._losses.isdisjoint(events)
-        self._losses = events and self._losses | events
-        return again
+        if not items:
+            self._losses.clear()
+            return False
+        before = [self._losses.get(item.event_id, 0) for item in items]
+        is_alone = len(items) == 1
+        for item, times in zip(items, before, strict=True):
+            self._losses[item.event_id] = times + 1 if is_alone else max(times, 1)
+        return before[0] + 1 >= _MOST_LOSSES if is_alone else any(before)
+
+    def blamed(self, error: CdcOutboxError, begun: Sequence[Item], seconds: float, limit: float) -> CdcOutboxError:
+        """Take a lost connection for a failure of the events whose handlers began, after some losses or seconds."""
+        if not isinstance(error, DatabaseUnavailableError):
+            return error
+        if seconds >= limit:
+            return TransactionTimeoutError(f"{error}, after {seconds:.0f} s in one transaction")
+        if not self.lost(begun):
+            return error
+        return HandlerError(f"the connection broke again in the handler of {begun[0].event}: {error}")
 
     def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
         """Return the event to deliver again, and how long to wait before that.
@@ -157,7 +176,8 @@ class RetryTracker:
         """
         if isinstance(error, MessageError):
             return unreadable(item.message, error, item.parked, item.aggregate), None
-        is_hopeless = self.is_hopeless(error)
+        is_crash = self._losses.get(item.event_id, 0) >= _MOST_LOSSES
+        is_hopeless = is_crash or self.is_hopeless(error)
         if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
             cause = error.__cause__ if self._retry.error_texts else silenced(error.__cause__)
             _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
@@ -175,9 +195,8 @@ class RetryTracker:
         else:
             text = "event is parked" if attempts == 1 else "parked event failed again"
             _log.error(text, extra={**fields, "retry_seconds": round(seconds, 2)})
-        return item.failing(
-            Failure(reason=Reason.FAILED, error=str(error), attempts=attempts, retry_seconds=seconds)
-        ), None
+        reason = Reason.CRASHED if is_crash else Reason.FAILED
+        return item.failing(Failure(reason=reason, error=str(error), attempts=attempts, retry_seconds=seconds)), None
 
     def next_pause(self) -> float:
         """Return how long to wait where no event is to blame: longer each time, until events are done with."""
@@ -191,7 +210,7 @@ class RetryTracker:
             for item in items:
                 self._tries.pop(item.event_id, None)
                 self._conflicts.pop(item.event_id, None)
-                self._losses.discard(item.event_id)
+                self._losses.pop(item.event_id, None)
 
     def keep(self, owns: Callable[[TopicPartition], bool]) -> None:
         """Forget the events of all other partitions: one that comes again is tried as if for the first time."""

@@ -193,20 +193,26 @@ def test_a_handler_that_kills_its_own_connection_is_parked_and_the_others_go_on(
     service = Service(doomed, driver, kill)
     service.run()
     [(state, attempts, error)] = service.query(_ERRORS)
-    assert (service.effects(), state, attempts) == (["after", "before"], "waiting", 1)
+    assert (service.effects(), state, attempts) == (["after", "before"], "dead", 1)
+    assert service.query("select reason from inbox_parked") == [("crashed",)]
     assert "the connection broke again in the handler of OrderPlaced order/special #1" in error
+    assert service.calls["special"] <= 5, "a few kills are enough"
 
 
-def test_a_handler_that_swallows_the_loss_of_its_connection_is_parked_too(postgres: Doomed) -> None:
+@pytest.mark.parametrize("driver", ["sqlalchemy asyncpg", "sqlalchemy psycopg async", "sqlalchemy psycopg"])
+def test_a_handler_that_swallows_the_loss_of_its_connection_is_parked_too(postgres: Doomed, driver: str) -> None:
     async def give_up(service: Service, connection: Any) -> None:
+        if not service.users.asynchronous:
+            connection.connection().invalidate()
+            return
         with suppress(TimeoutError):
             async with asyncio.timeout(0.05):
                 await service.users.execute(connection, "select pg_sleep(5)")  # SQLAlchemy closes the connection
 
-    service = Service(postgres, "sqlalchemy asyncpg", give_up)
+    service = Service(postgres, driver, give_up)
     service.run()
     assert service.effects() == ["after", "before"]
-    assert [(state, attempts) for state, attempts, _ in service.query(_ERRORS)] == [("waiting", 1)]
+    assert [(state, attempts) for state, attempts, _ in service.query(_ERRORS)] == [("dead", 1)]
 
 
 @pytest.mark.parametrize(("doomed", "driver"), [("postgres", "psycopg"), ("mariadb", "pymysql")], indirect=["doomed"])

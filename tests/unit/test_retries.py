@@ -210,17 +210,23 @@ def test_an_event_whose_partition_went_is_tried_from_the_first_when_it_comes_aga
     assert judge.judge(ITEM, raised(ValueError()))[1] is not None
 
 
-def test_a_connection_that_breaks_twice_at_the_same_event_is_that_events_failure() -> None:
+def test_an_event_under_which_the_connection_breaks_three_times_is_dead_as_one_that_crashes() -> None:
     other = Item(event=make_event(1, "2"), message=MESSAGE)
     judge = poison()
-    assert [judge.lost([ITEM]), judge.lost([other]), judge.lost([ITEM]), judge.lost([ITEM])] == [
-        False,
-        False,
-        True,
-        True,
-    ]
+    assert [judge.lost([each]) for each in (ITEM, other, ITEM, ITEM)] == [False, False, False, True]
+    [judged, pause] = judge.judge(ITEM, HandlerError("the connection broke again"))
+    assert judged.failure is not None
+    assert (judged.failure.reason, judged.failure.state, pause) == (Reason.CRASHED, State.DEAD, None)
     judge.forget([ITEM])
-    assert [judge.lost([ITEM, other]), judge.lost([ITEM])] == [True, True], "the other one was not applied"
+    assert not judge.lost([ITEM])
+
+
+def test_a_batch_under_which_the_connection_breaks_twice_is_handled_one_by_one() -> None:
+    others = [Item(event=make_event(1, str(number)), message=MESSAGE) for number in range(2, 5)]
+    judge = poison()
+    assert [judge.lost([ITEM, *others]), judge.lost([ITEM, *others])] == [False, True]
+    assert [judge.lost([ITEM]), judge.lost([ITEM])] == [False, True]
+    assert judge.judge(others[0], raised(ValueError()))[0] is others[0], "it was only beside the one that did it"
 
 
 def test_a_connection_that_broke_before_the_database_was_unreachable_is_no_events_failure() -> None:
