@@ -168,6 +168,11 @@ class Story(RuleBasedStateMachine):
     def begin_incarnation(self, kind: str) -> None:
         self._sources[kind] += 1
 
+    @rule(kinds=st.lists(kinds, min_size=1, max_size=5), times=st.integers(3, 40))
+    def take_away(self, kinds: list[str], times: int) -> None:
+        """Have a system be away that handlers of several types need."""
+        self.world.away.update(dict.fromkeys([f"{kind}-done" for kind in kinds], times))
+
     # What happens to consumers
 
     @rule(number=consumers, plan=plans, turns=st.integers(1, 3))
@@ -340,6 +345,7 @@ class Story(RuleBasedStateMachine):
         What could not be read can be by then.
         """
         self.world.faults.clear()
+        self.world.away.clear()
         for event in self._withheld:
             self._send(event)
         for running in self.world.consumers:

@@ -83,6 +83,8 @@ class World:
         self.group = Group(PLACES)
         self.consumers: list[Running] = []
         self.faults: dict[str, Fault] = {}
+        self.away: Counter[str] = Counter()
+        """How often the handlers of event types still find that a system is away, the same for all."""
         self.step: Callable[[Running, str], None] = lambda _running, _step: None
         """Called before each step of a consumer."""
         self.orders = orders_of(CONTRACT)
@@ -190,6 +192,9 @@ class Running:
         self.begun[event.id] += 1
         fault = self.world.faults.get(event.id)
         connection.effect(event)
+        if self.world.away[event.type] > 0:
+            self.world.away[event.type] -= 1
+            raise ConnectionRefusedError(111, "Connect call failed ('10.0.0.7', 443)")
         if fault is not None and fault.times > 0:
             fault.times -= 1
             raise HopelessError if fault.is_hopeless else ValueError

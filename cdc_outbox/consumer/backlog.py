@@ -3,9 +3,11 @@
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Sequence, Set
+from dataclasses import replace
 
 from cdc_outbox.consumer.fencing import TopicPartition, topic_partition_of
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.kafka import confluent
 
 
@@ -110,9 +112,40 @@ class Backlog:
         return bool(self._unread)
 
     def put_back(self, items: Sequence[Item]) -> None:
-        """Have events come again before all others."""
+        """Have events come again before all others; one that was tried before its turn is still here."""
+        items = [item for item in items if item.resumes_at is None]
         self._items.extendleft(reversed(items))
         self.bytes += _bytes_of(items)
+
+    def find_first(self, rank: Callable[[Item], tuple[int, int]]) -> Item | None:
+        """Return the event of the lowest rank, of those that have none of their aggregate before them.
+
+        Where earlier events of its partition are here, its partition is read on at the first of them.
+        """
+        firsts: dict[Aggregate, Item] = {}
+        starts: dict[TopicPartition, Item] = {}
+        for item in self._items:
+            firsts.setdefault(item.aggregate, item)
+            starts.setdefault(item.topic_partition, item)
+        found = min((item for item in firsts.values() if item.failure is None), key=rank, default=None)
+        if found is None or found.parked is not None or (start := starts[found.topic_partition]) is found:
+            return found
+        return replace(found, resumes_at=start.message.offset or 0)
+
+    def bring_forward(self, found: Item) -> None:
+        """Put the first event of a partition, or a parked one, before all others."""
+        self.put_back(self.drop_if(lambda item: item is found))
+
+    def done_before_its_turn(self, done: Item) -> None:
+        """Remove an event, for which the one before it in its partition stands from now on."""
+        before: Item | None = None
+        for item in self._items:
+            if item.message is done.message:
+                break
+            before = item if item.topic_partition == done.topic_partition else before
+        if before is not None:
+            before.last = done.last or done.message
+        self.drop_if(lambda item: item.message is done.message)
 
     def take(
         self,

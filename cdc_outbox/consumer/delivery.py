@@ -299,8 +299,12 @@ class _Work:
 
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
-        last = {item.topic_partition: item.message for item in self._items if item.parked is None}
-        moves = {tp: OffsetMove.past(message, self._stored.get(tp)) for tp, message in last.items() if tp in self._held}
+        last = {item.topic_partition: item for item in self._items if item.parked is None}
+        moves = {
+            tp: OffsetMove(self._stored.get(tp), item.next_offset, item.leader_epoch)
+            for tp, item in last.items()
+            if tp in self._held
+        }
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(

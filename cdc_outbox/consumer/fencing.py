@@ -90,11 +90,6 @@ class OffsetMove(NamedTuple):
     after: int
     leader_epoch: int | None = None
 
-    @classmethod
-    def past(cls, message: Message, before: int | None) -> "OffsetMove":
-        """Return the move behind a message that was read."""
-        return cls(before, (message.offset or 0) + 1, message.leader_epoch)
-
 
 NO_OFFSET = -1
 

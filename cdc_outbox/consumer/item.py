@@ -107,6 +107,8 @@ class Item:
         failure: Why it must be parked instead of being applied.
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
+        resumes_at: The offset at which its partition is read on, where it is applied before earlier events of it.
+        last: The last message that is done with it: one behind its own, where those up to there were applied before it.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
         size: How many bytes key, value and headers of the message have.
         aggregate: What its watermark is kept for.
@@ -117,6 +119,8 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
+    resumes_at: int | None = None
+    last: Message | None = None
     topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
     size: int = field(init=False)
     aggregate: Aggregate = field(init=False)
@@ -131,6 +135,16 @@ class Item:
     def event_id(self) -> str:
         """The event's id."""
         return self.event.id
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that is stored with its effects: its partition is read on there."""
+        return ((self.last or self.message).offset or 0) + 1 if self.resumes_at is None else self.resumes_at
+
+    @property
+    def leader_epoch(self) -> int | None:
+        """That of the message before the next offset; ``None`` where it is not known."""
+        return (self.last or self.message).leader_epoch if self.resumes_at is None else None
 
     @property
     def is_unreadable(self) -> bool:

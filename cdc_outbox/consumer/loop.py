@@ -47,6 +47,8 @@ _POLL_SECONDS = 0.5
 """How long an idle consumer may take to notice that it is to stop."""
 _ALIVE_SECONDS = 1.0
 """How often a consumer polls that has enough to do."""
+_MOMENT_SECONDS = 0.1
+"""Between events that were not tried yet in an outage."""
 _MAX_STARTS = 3
 """How often an event may be begun and not ended before it is parked as the one that kills the process."""
 
@@ -76,6 +78,7 @@ class Loop:
         self._fresh, self._redo = new(most, self._read, most_bytes=most_bytes), new(most, most_bytes=most_bytes)
         self._breaker = CircuitBreaker()
         self._suspects = Suspects(session, member.ownership, _MAX_STARTS)
+        self._is_new = False  # whether an event is tried for the first time in an outage
         self._adoption = Adoption(contract, partial(waits.call, kafka_reading.find_topics, self._client))
         self._membership_check = MembershipCheck(member, stats, waits)
         self._polled_at = 0.0
@@ -91,10 +94,11 @@ class Loop:
             await self._take()
             self._offsets.commit(self._client)
             if await self._tried(self._own) and await self._tried(self._look):
-                # In an outage what is parked stays there, unless nothing else can show that it is over.
-                if not self._breaker.is_open or not self._fresh:
+                if self._breaker.is_open:
+                    await self._try_one()
+                else:
                     await self._apply(self._redo)
-                await self._apply(self._fresh)
+                    await self._apply(self._fresh)
         self._stats.stopping()
 
     async def _take(self) -> None:
@@ -213,16 +217,29 @@ class Loop:
         if not self._stats.room.reached:
             resume(self._poller, self._stats)
 
-    async def _apply(self, backlog: Backlog) -> None:
-        """Apply the next batch."""
+    async def _try_one(self) -> None:
+        """In an outage, try one event, of all that are at hand: the next one that may need nothing of what is away."""
+        rank = self._breaker.rank
+        found = [(item, backlog) for backlog in (self._fresh, self._redo) if (item := backlog.find_first(rank))]
+        if not found or self._ownership.has_suspects:
+            await self._apply(self._fresh or self._redo)
+            return
+        item, backlog = min(found, key=lambda each: rank(each[0]))
+        self._is_new = not rank(item)[0]
+        self._breaker.tried(item.event)
+        if item.resumes_at is None:
+            backlog.bring_forward(item)
+        await self._apply(backlog, ahead=None if item.resumes_at is None else item)
+
+    async def _apply(self, backlog: Backlog, ahead: Item | None = None) -> None:
+        """Apply the next batch, or an event before its turn."""
         is_alone = self._suspects.is_one if self._ownership.has_suspects else None
         # Parked events come in order: where one is another consumer's, the others are read again.
         partitions = None if backlog is self._redo else self._ownership.held
-        taken = backlog.take(partitions, is_alone, most=1 if self._breaker.is_open else None)
+        most = 1 if self._breaker.is_open else None
+        taken = [ahead] if ahead else backlog.take(partitions, is_alone, most=most)
         held = self._ownership.epochs_of(item.topic_partition for item in taken)
-        items: Sequence[Item] = [
-            item for item in taken if item.topic_partition in held
-        ]  # some may have been lost meanwhile
+        items: Sequence[Item] = [item for item in taken if item.topic_partition in held]  # some may be lost by now
         if backlog is self._redo and len(items) < len(taken):
             self._look_anew()
             return
@@ -248,11 +265,14 @@ class Loop:
 
     def _done(self, backlog: Backlog, items: Sequence[Item], delivered: Delivered, seconds: float) -> None:
         # A crash before this line repeats the events, and their claims tell; after it, they are done with.
-        last = {item.topic_partition: item.message for item in items if item.parked is None}
-        for tp, message in last.items():
+        last = {item.topic_partition: item for item in items if item.parked is None}
+        for tp, item in last.items():
             if tp in self._ownership.held:
-                self._ownership.stored[tp] = (message.offset or 0) + 1
-                self._offsets.done(message)
+                self._ownership.stored[tp] = item.next_offset
+                if item.resumes_at is None:
+                    self._offsets.done(item.last or item.message)
+        if items[0].resumes_at is not None:
+            backlog.done_before_its_turn(items[0])
         if self._ownership.has_suspects:
             for item in items:
                 self._ownership.survived(item.topic_partition)
@@ -266,7 +286,7 @@ class Loop:
         outcomes = zip(items, delivered.outcomes, strict=True)
         self._breaker.succeeded(item.event.type for item, outcome in outcomes if outcome is Outcome.APPLIED)
         if was_open and not self._breaker.is_open:
-            _log.warning("systems that handlers need are available again")
+            _log.warning("an event was applied, so systems that handlers need are not waited for any more")
 
     def _pass_over_chains(self, items: Sequence[Item], delivered: Delivered) -> None:
         """Leave in the park what waits there behind an event that stays there."""
@@ -301,8 +321,6 @@ class Loop:
             case HandlerError() if (cause := cause_of(error.__cause__)) and not self._retries.is_hopeless(error):
                 await self._refused(backlog, items, error, cause)
             case ConsumerError():
-                if self._breaker.is_open:  # the event fails in another way, so the system it waited for is back
-                    self._breaker.close()
                 await self._one_failed(backlog, items, error)
             case _:
                 raise error
@@ -315,17 +333,26 @@ class Loop:
             backlog.size.conflicted()
             await self._back_off(error, close=False)
         # What comes out of the park is no evidence: all of it failed before, and most of the others may do well.
-        elif is_alone and (was_open if items[0].parked else self._breaker.failed(items[0].event, cause)):
+        elif is_alone and (was_open or not items[0].parked) and self._breaker.failed(items[0].event, cause):
             if not was_open:
                 _log.error("handlers of several aggregates fail alike", extra={"reason": str(cause)})
             backlog.put_back(items)
-            await self._back_off(error, close=False, outage=f"systems that handlers need ({self._breaker.cause})")
+            outage = f"systems that handlers need ({self._breaker.cause})"
+            await self._back_off(error, close=False, outage=outage, at_once=was_open and self._is_new)
         else:
-            await self._one_failed(backlog, items, error)
+            # Of a host that others do not need it is known already that waiting a moment is in vain.
+            await self._one_failed(backlog, items, error, at_once=cause.host == self._breaker.last_host != "")
 
-    async def _one_failed(self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError) -> None:
+    async def _one_failed(
+        self, backlog: Backlog, items: Sequence[Item], error: CdcOutboxError, *, at_once: bool = False
+    ) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
         self._stats.failed()
+        is_ahead = items[0].resumes_at is not None
+        if self._breaker.is_open and not (is_ahead and isinstance(error, ParkFullError)):
+            self._breaker.close()  # it fails in another way, so that the consumer waits for nothing that it needs
+        if is_ahead:
+            return
         if len(items) > 1:
             backlog.put_back(items)
             backlog.size.failed(len(items))
@@ -337,15 +364,15 @@ class Loop:
             return
         if item.failure is not None:  # not its handler: it cannot even be parked
             raise error
-        judged, seconds = self._retries.judge(item, error)
+        judged, seconds = self._retries.judge(item, error, at_once=at_once)
         backlog.put_back([judged])
         if seconds is not None:
             await self._sleep(seconds)
 
-    async def _back_off(self, error: CdcOutboxError, *, close: bool, outage: str = "") -> None:
+    async def _back_off(self, error: CdcOutboxError, *, close: bool, outage: str = "", at_once: bool = False) -> None:
         if close:
             await self._close()
-        seconds = self._retries.next_pause()
+        seconds = _MOMENT_SECONDS if at_once else self._retries.next_pause()
         self._stats.retried(error, outage, seconds=seconds)
         await self._sleep(seconds)
 

@@ -7,8 +7,10 @@ import logging
 import re
 import socket
 import time
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple
 
@@ -169,19 +171,22 @@ class RetryTracker:
             return error
         return HandlerError(f"the connection broke again in the handler of {begun[0].event}: {error}")
 
-    def judge(self, item: Item, error: CdcOutboxError) -> tuple[Item, float | None]:
+    def judge(self, item: Item, error: CdcOutboxError, *, at_once: bool = False) -> tuple[Item, float | None]:
         """Return the event to deliver again, and how long to wait before that.
 
         An event that comes out of the park is not tried again at once: it has waited already.
+
+        Args:
+            at_once: Whether to park it without trying again before.
         """
         if isinstance(error, MessageError):
-            return unreadable(item.message, error, item.parked, item.aggregate), None
+            return replace(unreadable(item.message, error, item.parked, item.aggregate), last=item.last), None
         is_crash = self._losses.get(item.event_id, 0) >= _MOST_LOSSES
         is_hopeless = is_crash or self.is_hopeless(error)
         if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once
             cause = error.__cause__ if self._retry.error_texts else silenced(error.__cause__)
             _log.debug("handler failed", exc_info=cause, extra={"event_id": item.event_id})
-        if item.parked is None and not is_hopeless:
+        if item.parked is None and not is_hopeless and not at_once:
             tries, since, _ = self._tries.get(item.event_id, _Tries(0, self._clock(), item.topic_partition))
             self._tries[item.event_id] = _Tries(tries + 1, since, item.topic_partition)
             pause = self._retry.inline_pause(tries + 1, self._clock() - since, self._random)
@@ -238,12 +243,18 @@ def silenced(error: BaseException | None, depth: int = 10) -> BaseException | No
 
 _AGGREGATES = 3
 """How many aggregates fail alike before it is an outage: two may be chance, and each one more is parked first."""
+_MOST_TRIES = 10_000
+"""Of how many events it is remembered that they were tried; more are not at hand at a time."""
 _MOST_CAUSES = 100
 """How many causes are distinguished, should some error have another host or code each time."""
 NETWORK_ERRORS = (ConnectionError, TimeoutError, socket.gaierror)
 """What the operating system says where nothing answers: asyncpg lets it pass, clients of HTTP have it as a cause."""
-_HOST = re.compile(r"""(?:\bat|\bon|\bhost=|failed \()\s*["']([\w.:/\\-]+)["']""")
-"""Where errors of libpq, PyMySQL, asyncio and urllib3 name the host."""
+_HOST = re.compile(
+    r"""(?:(?:server\ at|server\ on|on\ socket|resolve\ host|host\ name|\bhost=|call\ failed\ \()\s*["']
+    |connect\ to\ host\ |connecting\ to\ )([\w.:/\\-]*[\w/])["']?(?:(?:\ \([^)]*\))?,(?:\ port)?[ =]*(\d+))?""",
+    re.VERBOSE,
+)
+"""Where errors of libpq, psycopg, PyMySQL, asyncio, urllib3, aiohttp and redis name the host, and its port."""
 
 
 class Cause(NamedTuple):
@@ -252,7 +263,7 @@ class Cause(NamedTuple):
     Args:
         kind: The error's class.
         code: Its SQLSTATE or number, empty where it has none.
-        host: The host that it names, empty where it names none.
+        host: The host that it names, with its port if that is known; empty where it names none.
         is_conflict: Whether another transaction was in the way, which is over in a moment as a rule.
     """
 
@@ -280,10 +291,21 @@ def cause_of(error: BaseException | None) -> Cause | None:
         if not _is_away(link, ours):
             continue
         code = ours.sqlstate if isinstance(ours, DatabaseError) and ours.sqlstate else _number(link)
-        hosts = (found[1] for found in map(_HOST.search, map(str, links)) if found)
         is_conflict = isinstance(ours, TransactionConflictError)
-        return Cause(type(link).__qualname__, code, next(hosts, ""), is_conflict)
+        return Cause(type(link).__qualname__, code, _host_in(links), is_conflict)
     return None
+
+
+def _host_in(links: Iterable[BaseException]) -> str:
+    """Return the host that errors name in their texts, or that the code knew that raised them; with a port, if any."""
+    found: list[tuple[str, object]] = []
+    for link in links:
+        found += [(named[1], named[2]) for named in _HOST.finditer(str(link))][:1]
+        frames = [frame.f_locals for frame, _ in traceback.walk_tb(link.__traceback__)]
+        known = [(each["host"], each["port"]) for each in reversed(frames) if {"host", "port"} <= each.keys()]
+        found += [(host, port) for host, port in known if isinstance(host, str) and isinstance(port, int)][:1]
+    host, port = max(found, key=lambda each: bool(each[1]), default=("", None))
+    return f"{host}:{port}" if port else host
 
 
 def _is_away(error: BaseException, ours: CdcOutboxError | None) -> bool:
@@ -316,8 +338,12 @@ class CircuitBreaker:
     def __init__(self, aggregates: int = _AGGREGATES) -> None:
         self._aggregates = aggregates
         self._failed: dict[Cause, dict[Aggregate, str]] = {}
+        self._tries: Counter[str] = Counter()
+        """How often events, and events of a type, were tried in vain."""
         self.cause: Cause | None = None
         """The cause of the outage; ``None`` while the circuit is closed."""
+        self.last_host = ""
+        """The host of the last outage."""
 
     @property
     def is_open(self) -> bool:
@@ -325,33 +351,47 @@ class CircuitBreaker:
         return self.cause is not None
 
     def failed(self, event: RecordedEvent, cause: Cause) -> bool:
-        """Note that an event's handler failed, and return whether the circuit is open.
+        """Note that an event's handler failed, and return whether an outage is the reason.
 
-        An open circuit stays open for any cause: a server that was unreachable is starting up, or full, a moment later.
+        An error that names no host is its event's own: each may have met another system. An outage is one of a host,
+        whatever its errors are: a server that was unreachable is starting up, or full, a moment later.
         """
-        if self.cause is None and len(self._failed) >= _MOST_CAUSES:
+        if self.cause is not None or not cause.host:
+            return self.cause is not None and self.cause.host == cause.host
+        if len(self._failed) >= _MOST_CAUSES:
             self._failed.clear()
-        alike = self._failed.setdefault(self.cause or cause, {})
+        alike = self._failed.setdefault(cause, {})
         alike[aggregate_of(event)] = event.type
-        if self.cause is None and len(alike) >= self._aggregates:
-            self.cause = cause
+        self.tried(event)
+        if len(alike) >= self._aggregates:
+            self.cause, self.last_host = cause, cause.host
         return self.is_open
+
+    def tried(self, event: RecordedEvent) -> None:
+        """Note that an event is tried."""
+        if len(self._tries) >= _MOST_TRIES:
+            self._tries.clear()
+        self._tries.update((event.id, event.type))
+
+    def rank(self, item: Item) -> tuple[int, int]:
+        """Return how often an event was tried, and how often events of its type were: the lowest is tried next."""
+        return self._tries[item.event.id], self._tries[item.event.type]
 
     def succeeded(self, event_types: Iterable[str]) -> None:
         """Note that events of these types were applied: what failed of the same types is no evidence any more.
 
-        Events of another type may need nothing of what is away.
+        Events of another type may need nothing of what is away. In an outage they show that there is work to do.
         """
         if not self._failed:
             return
         types = set(event_types)
+        if types and self.is_open:
+            self.close()
         left = {
             cause: {aggregate: event_type for aggregate, event_type in alike.items() if event_type not in types}
             for cause, alike in self._failed.items()
         }
         self._failed = {cause: alike for cause, alike in left.items() if alike}
-        if self.cause is not None and len(self._failed.get(self.cause, ())) < self._aggregates:
-            self.close()
 
     def close(self) -> None:
         """Forget all failures."""

@@ -550,9 +550,30 @@ BUGS = (
     Bug(
         "outage-blamed-on-events",
         "consumer/retries.py",
-        "if self.cause is None and len(alike) >= self._aggregates:",
+        "if len(alike) >= self._aggregates:",
         "if self.cause is not None:",
         "tests/integration/test_outages.py::test_a_second_database_that_is_away_leaves_no_dead_event",
+    ),
+    Bug(
+        "errors-without-a-host-called-alike",
+        "consumer/retries.py",
+        "if self.cause is not None or not cause.host:",
+        "if self.cause is not None:",
+        "tests/unit/test_circuit_breaker.py::test_errors_that_name_no_host_are_never_alike",
+    ),
+    Bug(
+        "outage-tried-with-one-event",
+        "consumer/backlog.py",
+        "key=rank, default=None)",
+        "key=lambda _: (0, 0), default=None)",
+        "tests/unit/test_outages.py::test_healthy_aggregates_behind_dead_hosts_are_applied_within_a_minute",
+    ),
+    Bug(
+        "offset-past-what-is-not-done-with",
+        "consumer/item.py",
+        "if self.resumes_at is None else self.resumes_at",
+        "if self.resumes_at is None else (self.message.offset or 0) + 1",
+        "tests/unit/test_outages.py::test_an_event_that_was_applied_before_its_turn_is_not_read_again",
     ),
     Bug(
         "batch-of-any-length",

@@ -82,8 +82,8 @@ def test_a_second_database_that_is_away_leaves_no_dead_event(fed_service: Servic
     consumer = reporting(fed_service, second)
     with fed_service.running(consumer):
         eventually(lambda: "127.0.0.1" in consumer.progress().outage, "the consumer to know what it waits for")
-        eventually(lambda: second.refused.total() >= 9, "the probe to come again and again")
-        assert len(second.refused) == 3, "an outage is probed with one event"
+        eventually(lambda: len(second.refused) >= 9, "other events to be tried too")
+        assert [state for _, state, _ in fed_service.parked()].count("waiting") <= 6, "each that was tried is parked"
         assert all(state == "waiting" for _, state, _ in fed_service.parked())
         assert fed_service.effects() == []
         second.is_away.clear()
