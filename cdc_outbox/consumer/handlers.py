@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc_outbox.consumer.item import Item
+from cdc_outbox.consumer.waits import is_cancelled
 from cdc_outbox.databases.drivers import (
     AnyConnection,
     AsyncTransactionDriver,
@@ -53,11 +54,7 @@ BatchHandler = Callable[[list[RecordedEvent], ConnectionT], object]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A handler as it was registered.
-
-    Args:
-        call: Takes an event, or a list of events where it ``takes_batch``.
-    """
+    """A handler as it was registered, which takes an event, or a list of events where it ``takes_batch``."""
 
     call: Callable[[Any, Any], object]
     takes_batch: bool
@@ -251,8 +248,8 @@ class HandlerRunner:
             # An event's own fault, as it would be where its handler wrote it at once.
             names = several([item.event for item in items])
             raise HandlerError(f"events added by the handlers of {names} cannot be written: {error}") from error
-        except Exception as error:
-            if not is_gathering or ours_of(error) is not None or is_of_driver(error):
+        except (Exception, asyncio.CancelledError) as error:
+            if not is_gathering or is_cancelled(error) or ours_of(error) is not None or is_of_driver(error):
                 raise
             names = several([item.event for item in items])
             raise HandlerError(f"the hook before the commit of {names} raised {self._described(error)}") from error
@@ -265,12 +262,14 @@ class HandlerRunner:
         gathered: Gathered | None,
     ) -> None:
         """Send what the handlers execute without waiting for each answer; what failed shows at the end."""
-        failure: Exception | None = None
+        failure: BaseException | None = None
         try:
             async with pipeline(connection):
                 await self._run(items, connection, gathered, looks=False)
-        except Exception as error:  # noqa: BLE001 - what it means depends on what became of the transaction
-            failure = error
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled(error):
+                raise
+            failure = error  # what it means depends on what became of the transaction
         try:
             await self._look(items, connection, failure)
         finally:
@@ -286,7 +285,7 @@ class HandlerRunner:
                 gathered.caused_by(events)
             telemetry.begins()
             begun_at = time.perf_counter()
-            failure: Exception | None = None
+            failure: BaseException | None = None
             try:
                 with telemetry.process([(item.event, item.message) for item in run]) if is_traced else NO_SPAN:
                     returned = registered.call(events if registered.takes_batch else events[0], connection)
@@ -296,8 +295,8 @@ class HandlerRunner:
                         await self._driver.flush(connection)
                     if self._handled is not None:
                         self._handled(connection, events)
-            except Exception as error:
-                if not looks:
+            except (Exception, asyncio.CancelledError) as error:
+                if not looks or is_cancelled(error):
                     raise
                 failure = error
             finally:
@@ -321,7 +320,7 @@ class HandlerRunner:
                 raise TransactionTimeoutError(f"it took longer than {self._deadline_seconds:g} s") from error
             raise
 
-    async def _look(self, items: Sequence[Item], connection: AnyConnection, failure: Exception | None) -> None:
+    async def _look(self, items: Sequence[Item], connection: AnyConnection, failure: BaseException | None) -> None:
         """Raise what a handler did to its transaction, and what it raised."""
         state = await resolved(self._driver, connection)
         if failure is None and state is _OPEN:
@@ -343,11 +342,11 @@ class HandlerRunner:
             raise DatabaseUnavailableError(f"the connection broke in the handler of {names}")
         raise TransactionAbortedError(f"the handler of {names} swallowed an SQL error")
 
-    def _described(self, error: Exception) -> str:
+    def _described(self, error: BaseException) -> str:
         return f"{type(error).__name__}{origin_of(error)}{self.text_of(error)}"
 
 
-def _lost_by(error: Exception) -> CdcOutboxError | None:
+def _lost_by(error: BaseException) -> CdcOutboxError | None:
     """Return the error of a connection that broke under a handler, ``None`` where the handler raised something else."""
     ours = ours_of(error)
     if ours is not None:

@@ -13,6 +13,17 @@ _GLANCE_SECONDS = 0.05
 ResultT = TypeVar("ResultT")
 
 
+def is_cancelled(error: BaseException) -> bool:
+    """Return whether an error cancels the task that runs, and not only another one that it awaits."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # a thread without an event loop: nobody could cancel it
+        return False
+    return task is not None and task.cancelling() > 0
+
+
 class Waits(Protocol):
     """What waiting is: for the thread, or for the event loop."""
 

@@ -555,6 +555,13 @@ BUGS = (
         "tests/integration/test_outages.py::test_a_second_database_that_is_away_leaves_no_dead_event",
     ),
     Bug(
+        "inner-cancellation-taken-for-the-consumers",
+        "consumer/waits.py",
+        "return task is not None and task.cancelling() > 0",
+        "return task is not None",
+        "tests/unit/test_async_consumer.py::test_a_cancellation_of_what_a_handler_awaits_is_the_handlers_failure[None]",
+    ),
+    Bug(
         "errors-without-a-host-called-alike",
         "consumer/retries.py",
         "if self.cause is not None or not cause.host:",

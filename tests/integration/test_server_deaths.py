@@ -215,6 +215,28 @@ def test_a_handler_that_swallows_the_loss_of_its_connection_is_parked_too(postgr
     assert [(state, attempts) for state, attempts, _ in service.query(_ERRORS)] == [("dead", 1)]
 
 
+async def await_cancelled(service: Service, _connection: Any) -> None:
+    """Await a task of the handler's own that something else cancelled, or raise what such a task raised elsewhere."""
+    if not service.users.asynchronous:
+        raise asyncio.CancelledError
+    inner = asyncio.create_task(asyncio.sleep(60))
+    asyncio.get_running_loop().call_soon(inner.cancel)
+    await inner
+
+
+@pytest.mark.parametrize(
+    ("doomed", "driver"),
+    [("postgres", "psycopg"), ("postgres", "psycopg pipeline"), ("postgres", "psycopg async"), ("mariadb", "pymysql")],
+    indirect=["doomed"],
+)
+def test_a_handler_whose_own_task_is_cancelled_is_parked_and_the_others_go_on(doomed: Doomed, driver: str) -> None:
+    service = Service(doomed, driver, await_cancelled)
+    service.run()
+    [(state, attempts, error)] = service.query(_ERRORS)
+    assert (service.effects(), state, attempts) == (["after", "before"], "waiting", 1)
+    assert "raised CancelledError" in error
+
+
 @pytest.mark.parametrize(("doomed", "driver"), [("postgres", "psycopg"), ("mariadb", "pymysql")], indirect=["doomed"])
 def test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing(doomed: Doomed, driver: str) -> None:
     # At the first one it is in a batch, and after the second it would be alone.

@@ -1,11 +1,15 @@
-"""What an asynchronous consumer does with the threads that wait for it."""
+"""What an asynchronous consumer does with the threads that wait for it, and with cancellations."""
 
 import asyncio
 import threading
 
 import pytest
 
+from cdc_outbox.consumer.handlers import HandlerRunner, Handlers
 from cdc_outbox.consumer.waits import Yielding
+from cdc_outbox.errors import HandlerError
+from tests.support.delivery_rig import SpyDatabase, item
+from tests.support.events import make_event
 from tests.support.patience import patience
 
 
@@ -52,3 +56,42 @@ def test_what_a_call_raises_and_returns_is_the_callers() -> None:
         return int(await waits.call(int, "7"))
 
     assert asyncio.run(call()) == 7
+
+
+async def handle(begun: asyncio.Event, inner: "asyncio.Future[None]", *, limit: float | None = None) -> None:
+    """Run a handler that tells that it began, and awaits a future of its own."""
+
+    async def handler(_event: object, _connection: object) -> None:
+        begun.set()
+        await inner
+
+    handlers = Handlers(asynchronous=True)
+    handlers.add(["OrderPlaced"], handler, takes_batch=False)
+    database = SpyDatabase()
+    await database.begin(None)
+    runner = HandlerRunner(driver=database, handlers=handlers, deadline_seconds=limit)
+    await runner.run([item(make_event(1), 0)], None)
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_a_cancellation_of_what_a_handler_awaits_is_the_handlers_failure(limit: float | None) -> None:
+    async def run() -> None:
+        inner: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        inner.cancel()
+        with pytest.raises(HandlerError, match=r"the handler of OrderPlaced order/1 #1 .* raised CancelledError"):
+            await handle(asyncio.Event(), inner, limit=limit)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("limit", [None, 60.0])
+def test_a_cancellation_of_the_consumer_while_a_handler_awaits_something_is_the_consumers(limit: float | None) -> None:
+    async def run() -> None:
+        begun = asyncio.Event()
+        consumer = asyncio.create_task(handle(begun, asyncio.get_running_loop().create_future(), limit=limit))
+        await begun.wait()
+        consumer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await consumer
+
+    asyncio.run(run())

@@ -1,5 +1,6 @@
 """What becomes of a transaction in which something fails, and whose fault it is."""
 
+import asyncio
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,7 @@ from tests.support.delivery_rig import (
 from tests.support.events import make_event
 
 
-def failing_with(error: Exception) -> Callable[[RecordedEvent, object], None]:
+def failing_with(error: BaseException) -> Callable[[RecordedEvent, object], None]:
     def fail(_event: RecordedEvent, _connection: object) -> None:
         raise error
 
@@ -53,6 +54,13 @@ def test_what_a_connection_holds_back_is_sent_in_its_handler_and_fails_as_that()
     database = HoldsBack()
     with pytest.raises(HandlerError, match=r"the handler of OrderPlaced order/1 #1 .* raised ValueError.*late"):
         deliver(make_event(1), handler=noting(database), database=database)
+
+
+def test_a_synchronous_handler_in_which_a_task_was_cancelled_has_failed() -> None:
+    database = SpyDatabase()
+    with pytest.raises(HandlerError, match=r"the handler of OrderPlaced order/1 #1 .* raised CancelledError"):
+        deliver(make_event(1), handler=failing_with(asyncio.CancelledError()), database=database)
+    assert database.steps == [*UNTIL_THE_HANDLER, *UNDONE]
 
 
 def test_a_failing_handler_is_named_with_what_it_raised_and_commits_nothing() -> None:
