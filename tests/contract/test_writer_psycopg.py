@@ -1,9 +1,11 @@
 """psycopg 3 under the writer's contract: connection, cursor, pool, and the asynchronous ones."""
 
+import asyncio
 import weakref
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import psycopg
@@ -12,7 +14,7 @@ import pytest
 from psycopg.types.string import TextLoader
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from cdc_outbox import Outbox
+from cdc_outbox import AsyncOutbox, Outbox, RecordedEvent
 from cdc_outbox.databases.drivers import find_driver
 from cdc_outbox.errors import DatabaseError, OutboxError
 from cdc_outbox.testing import Stack
@@ -167,6 +169,26 @@ def test_a_kept_cursor_follows_its_session_to_another_encoding(store: PostgresSt
             query = "select ascii(aggregateid) from outbox where id = %s"
             assert connection.execute(query, [written.id]).fetchone() == (ord(letter),)
         connection.rollback()
+
+
+def test_an_event_is_written_in_a_session_whose_encoding_tells_nothing(store: PostgresStore) -> None:
+    event, outbox = replace(ORDER, aggregate_id="é"), Outbox()
+    with psycopg.connect(store.dsn, client_encoding="SQL_ASCII") as connection:
+        written = [outbox.add(connection, event), outbox.add(connection, event)]
+        connection.rollback()
+
+    async def write() -> RecordedEvent:
+        async with await psycopg.AsyncConnection.connect(store.dsn, client_encoding="SQL_ASCII") as connection:
+            written = await AsyncOutbox().add(connection, event)
+            await connection.rollback()
+            return written
+
+    written.append(asyncio.run(write()))
+    assert [(each.source, each.sequence, each.created_at.tzinfo) for each in written] == [
+        ("orders.1", 1, UTC),
+        ("orders.1", 2, UTC),
+        ("orders.1", 1, UTC),
+    ]
 
 
 def test_a_connection_is_freed_although_it_keeps_cursors(store: PostgresStore) -> None:

@@ -10,7 +10,6 @@ import psycopg
 from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Conninfo, PipelineStatus, TransactionStatus
-from psycopg.rows import tuple_row
 from psycopg.waiting import Wait
 
 from cdc_outbox.databases.dialects import Dialect
@@ -25,7 +24,7 @@ from cdc_outbox.databases.drivers import (
     wrong_kind,
 )
 from cdc_outbox.databases.drivers.immediate import Meanwhile
-from cdc_outbox.databases.drivers.psycopg_cursors import ListDumper, kept_cursors, not_owned
+from cdc_outbox.databases.drivers.psycopg_cursors import ListDumper, cursor_of, kept_cursors, not_owned
 from cdc_outbox.databases.drivers.transactions import (
     ANSWER_SECONDS,
     AsyncSendsAtOnce,
@@ -180,7 +179,7 @@ class Psycopg(_Psycopg, SendsAtOnce):
 
     def fetch(self, connectable: Connectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own: the user's factories must not reach our statements and rows."""
-        cursor = psycopg.Cursor(_connection(connectable), row_factory=tuple_row)
+        cursor = cursor_of(psycopg.Cursor, _connection(connectable))
         # The dumpers of a cursor of its own are a copy of the connection's, which costs as much as an event's checks.
         if parameters and list in map(type, parameters.values()):
             cursor.adapters.register_dumper(list, ListDumper)
@@ -193,7 +192,7 @@ class Psycopg(_Psycopg, SendsAtOnce):
         connection = _connection(connectable)
         with translated():
             kept, key = kept_cursors(connection, sql)
-            cursor = kept.pop(key, None) or psycopg.Cursor(not_owned(connection), row_factory=tuple_row)
+            cursor = kept.pop(key, None) or cursor_of(psycopg.Cursor, not_owned(connection))
             cursor.execute(sql, parameters)
             rows = cursor.fetchall() if _returns_rows(cursor) else []
             kept[key] = cursor
@@ -276,7 +275,7 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
     async def fetch(self, connectable: AsyncConnectable, sql: str, parameters: Parameters = None) -> list[Row]:
         """Execute and fetch on a cursor of our own."""
         with translated():
-            cursor = psycopg.AsyncCursor(_connection(connectable), row_factory=tuple_row)
+            cursor = cursor_of(psycopg.AsyncCursor, _connection(connectable))
             if parameters and list in map(type, parameters.values()):
                 cursor.adapters.register_dumper(list, ListDumper)
             await cursor.execute(sql, parameters)
@@ -287,7 +286,7 @@ class AsyncPsycopg(_Psycopg, AsyncSendsAtOnce):
         connection = _connection(connectable)
         with translated():
             kept, key = kept_cursors(connection, sql)
-            cursor = kept.pop(key, None) or psycopg.AsyncCursor(not_owned(connection), row_factory=tuple_row)
+            cursor = kept.pop(key, None) or cursor_of(psycopg.AsyncCursor, not_owned(connection))
             await cursor.execute(sql, parameters)
             rows = await cursor.fetchall() if _returns_rows(cursor) else []
             kept[key] = cursor

@@ -6,7 +6,8 @@ from weakref import proxy
 
 import psycopg
 from psycopg.abc import Buffer, DumperKey
-from psycopg.adapt import Dumper, PyFormat, RecursiveDumper
+from psycopg.adapt import Dumper, Loader, PyFormat, RecursiveDumper
+from psycopg.rows import tuple_row
 from psycopg.types.array import ListBinaryDumper
 
 _KEPT = "_cdc_outbox_cursors"
@@ -33,6 +34,20 @@ def kept_cursors(connection: AnyPsycopg, sql: str) -> tuple[dict[CursorKey, Any]
 def not_owned(connection: AnyPsycopg) -> AnyPsycopg:
     """Return a connection for a cursor that it keeps: with the connection itself, neither would ever be freed."""
     return cast("AnyPsycopg", proxy(connection))
+
+
+def cursor_of(kind: type[Any], connection: AnyPsycopg) -> Any:  # noqa: ANN401 - a cursor of that kind
+    """Return a cursor that reads texts as UTF-8 also in a session of SQL_ASCII, where psycopg returns their bytes."""
+    cursor = kind(connection, row_factory=tuple_row)
+    if connection.pgconn.parameter_status(b"client_encoding") == b"SQL_ASCII":
+        for name in ("text", "varchar", "name"):
+            cursor.adapters.register_loader(name, _TextLoader)
+    return cursor
+
+
+class _TextLoader(Loader):
+    def load(self, data: Buffer) -> str:
+        return str(data, "utf-8")
 
 
 class ListDumper(RecursiveDumper):
