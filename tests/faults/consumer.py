@@ -1,4 +1,4 @@
-"""Faults at every point of a consumer's life, consumers that come and go, and database servers that die under them.
+"""Faults at every point of a consumer's life, consumers that come and go, their handlers', and servers that die.
 
 Afterwards the effects are counted. `infra/faults consumer` runs all of it and prints a table; it exits 1 if an effect
 was lost, repeated or out of order, if a consumer ended that should have gone on, or if nobody went on in time.
@@ -10,7 +10,7 @@ import os
 import sys
 
 from cdc_outbox.testing import Stack, StackConfig
-from tests.faults import server_deaths
+from tests.faults import handled, server_deaths
 from tests.faults.cell import Cell, Fault
 from tests.faults.crowd import Crowd, Sharing
 from tests.faults.ledger import Ground
@@ -32,13 +32,19 @@ def main() -> int:
         "--sharing", type=Sharing, choices=Sharing, action="append", help="how the comers and goers share"
     )
     parser.add_argument("--seconds", type=float, default=40.0, help="how long they come and go")
-    parser.add_argument("--kinds", choices=("consumer", "server"), nargs="+", help="whose faults; both by default")
+    parser.add_argument(
+        "--kinds", choices=("consumer", "server", "handler"), nargs="+", help="whose faults; all by default"
+    )
     parser.add_argument("--deaths", type=int, default=200, help="how often database servers die")
     parser.add_argument("--seed", type=int, default=os.getpid(), help="of the servers' deaths; a new one by default")
     options = parser.parse_args()
     alone = bool(options.point or options.fault)
-    kinds = options.kinds or (["consumer"] if alone or options.sharing else ["consumer", "server"])
+    kinds = options.kinds or (["consumer"] if alone or options.sharing else ["consumer", "server", "handler"])
     good = _break_consumers(options, alone=alone) if "consumer" in kinds else []
+    if "handler" in kinds:
+        logging.getLogger().addHandler(logging.NullHandler())
+        tell_columns()
+        good += handled.run(options.seeds)
     if "server" in kinds:
         logging.getLogger().addHandler(logging.NullHandler())  # there would be thousands of lines
         tell(f"seed {options.seed}")

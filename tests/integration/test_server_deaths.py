@@ -18,6 +18,7 @@ from cdc_outbox.consumer import Retry
 from cdc_outbox.databases.drivers import TransactionState
 from cdc_outbox.databases.drivers import psycopg as psycopg_driver
 from cdc_outbox.databases.drivers import psycopg2 as psycopg2_driver
+from tests.faults.handled import DRIVERS, Case, Trouble
 from tests.faults.server_deaths import Deaths, Doomed, started_mariadb, started_postgres
 from tests.support.driver_clients import AsyncClient, Client, start_copy
 from tests.support.driver_users import MARIADB_USERS, POSTGRES_USERS
@@ -109,6 +110,15 @@ def test_consumers_of_every_driver_outlive_a_server_that_dies(doomed: Doomed) ->
     with Deaths(doomed, SEED) as deaths:
         violations = [violation for death in doomed.deaths[1:] for violation in deaths.die(death).violations]
     assert not violations, f"seed {SEED}:\n" + "\n".join(violations)
+
+
+@pytest.mark.parametrize(("trouble", "driver"), [(each, name) for each, names in DRIVERS.items() for name in names])
+def test_healthy_aggregates_go_on_beside_handlers_in_trouble(
+    trouble: Trouble, driver: str, request: pytest.FixtureRequest
+) -> None:
+    """`infra/faults consumer --kinds handler` has more seeds."""
+    doomed = request.getfixturevalue("postgres" if driver in POSTGRES_USERS else "mariadb")
+    assert not Case(trouble, doomed, driver, SEED).run().violations
 
 
 async def leave_open(service: Service, connection: Any, what: str) -> object:
