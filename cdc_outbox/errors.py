@@ -365,7 +365,7 @@ class OffsetOutOfRangeError(ConsumerError):
 class ParkFullError(ConsumerError):
     """The parking limit is reached; the partition is paused."""
 
-    hint = "See `cdc-outbox parked list`, fix the cause, and retry or skip the events."
+    hint = "See `cdc-outbox parked list`, fix the cause, and retry or skip the events: --all takes those of a --reason."
 
 
 class OrderingError(ConsumerError):

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from cdc_outbox.consumer.fencing import TopicPartition
-from cdc_outbox.consumer.item import identity_of
+from cdc_outbox.consumer.item import identity_of, stray_id
 from cdc_outbox.consumer.ordering import Aggregate, Watermark, aggregate_of, time_of
 from cdc_outbox.consumer.parked_events import Reason, State
 from cdc_outbox.errors import MessageError
@@ -164,7 +164,7 @@ class Oracle:
         """Look for the event of a message that will not come again."""
         committed = self.world.server.committed
         parked = {row.parked.event_id for row in committed.rows.values()}
-        known_as = identity_of(message)
+        known_as = stray_id(message, MENDED) or identity_of(message)
         if known_as in parked | self.skipped:
             return
         try:

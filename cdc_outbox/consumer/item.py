@@ -25,6 +25,17 @@ def identity_of(message: Message) -> str:
     return f"{message.position}#{hashlib.sha256(content.encode()).hexdigest()[:_DIGEST_DIGITS]}"
 
 
+def stray_id(message: Message, contract: WireContract) -> str | None:
+    """Return the id of a message without any header of the contract, ``None`` of one that has one.
+
+    Another producer wrote it, because every publisher writes the id: one message of each partition is parked for all.
+    """
+    own = {contract.id_header, *contract.headers.placed().values(), *BINARY_NAMES.placed().values(), "content-type"}
+    is_stray = own.isdisjoint(name for name, value in message.headers if value is not None)
+    is_known = contract.foreign is None and message.has_headers
+    return f"{message.topic}[{message.partition}]#stray" if is_stray and is_known else None
+
+
 def aggregate_in(message: Message, contract: WireContract) -> Aggregate | None:
     """Return the aggregate of a message that does not keep the contract, ``None`` where it is unknown.
 
@@ -109,6 +120,7 @@ class Item:
         is_begun: Whether it is noted in the database that it was begun.
         resumes_at: The offset at which its partition is read on, where it is applied before earlier events of it.
         last: The last message that is done with it: one behind its own, where those up to there were applied before it.
+        is_stray: Whether its message has no header of the contract.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
         size: How many bytes key, value and headers of the message have.
         aggregate: What its watermark is kept for.
@@ -121,6 +133,7 @@ class Item:
     is_begun: bool = False
     resumes_at: int | None = None
     last: Message | None = None
+    is_stray: bool = False
     topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
     size: int = field(init=False)
     aggregate: Aggregate = field(init=False)
@@ -200,9 +213,13 @@ def item_of(
         event = contract.event_of(message, attempt=parked.attempts + 1 if parked else 1)
         return Item(event=event, message=message, parked=parked, topic_partition=topic_partition)
     except MessageError as error:
-        return replace(
-            unreadable(message, error, parked, aggregate_in(message, contract)), topic_partition=topic_partition
-        )
+        stray = stray_id(message, contract)
+        item = unreadable(message, error, parked, None if stray else aggregate_in(message, contract))
+        if stray and item.failure and parked is None:
+            reason = f"{error}. It has no header of the contract; later ones like it in this partition are passed over"
+            failure = replace(item.failure, error=reason)
+            item = replace(item, event=replace(item.event, id=stray), failure=failure, is_stray=True)
+        return replace(item, topic_partition=topic_partition)
 
 
 def unreadable(

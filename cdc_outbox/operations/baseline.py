@@ -142,9 +142,7 @@ def begin_from_now(inbox: OpenInbox, topics: TopicReader, contract: WireContract
         raise ConsumerError(f"there is no topic {', '.join(sorted(missing))}; nothing was changed", hint=hint)
     [(is_known,)] = inbox.ask("is_known")
     if is_known or topics.members(inbox.consumer) or topics.committed(partitions):
-        hint = (
-            "Choose another name for the consumer; or run `baseline` without --from-now, which keeps what it has read."
-        )
+        hint = "Choose another name for the consumer, or run `baseline` without --from-now."
         raise ConsumerError(f"the consumer {inbox.consumer} has begun to read; nothing was changed", hint=hint)
     bounds, ids = topics.bounds(partitions), topics.ids(contract.topics)
     lasts, unreadable = dict[Aggregate, int](), 0

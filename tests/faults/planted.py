@@ -121,6 +121,20 @@ BUGS = (
         "tests/unit/test_heartbeats.py::test_what_is_no_heartbeat_is_passed_over",
     ),
     Bug(
+        "stray-messages-fill-the-park",
+        "consumer/parking.py",
+        "if row is None and item.is_stray and await",
+        "if row is None and False and await",
+        "tests/unit/test_delivery.py::test_one_message_of_another_producer_is_parked_for_all_of_its_partition",
+    ),
+    Bug(
+        "new-leader-not-noticed",
+        "consumer/start_offsets.py",
+        "is_led_anew = leader is not None and leader != partition.leader_epoch",
+        "is_led_anew = False",
+        "tests/unit/test_start_offsets.py::test_behind_another_leader_an_offset_is_checked_before_it_is_read_from",
+    ),
+    Bug(
         "null-headers-in-a-cloud-event",
         "formats/cloudevents.py",
         'return {**dict.fromkeys(declared, ""), **headers} if',
@@ -592,7 +606,7 @@ BUGS = (
     Bug(
         "group-believed",
         "consumer/start_offsets.py",
-        "return start if partition.committed is not None and partition.committed > start else None",
+        "return Start(min(committed, start), leader if is_led_anew else None)",
         "return None",
         "tests/integration/test_restored_database.py::test_each_effect_is_there_once_after_a_restore",
     ),

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer.fencing import Assignment
-from cdc_outbox.consumer.item import Item, Outcome, unreadable
+from cdc_outbox.consumer.item import Item, Outcome, item_of, unreadable
 from cdc_outbox.consumer.limits import Room
 from cdc_outbox.consumer.parked_events import Failure, Reason, State
+from cdc_outbox.contract.wire import WireContract
 from cdc_outbox.databases.drivers.immediate import finish
 from cdc_outbox.errors import MessageError, ParkFullError, PartitionLostError, WatermarkMovedError
 from cdc_outbox.event import RecordedEvent, SequenceMode
@@ -121,6 +122,18 @@ def test_what_nobody_can_read_is_parked_without_a_claim() -> None:
     assert delivered.outcomes == [Outcome.PARKED, Outcome.UNHANDLED]
     assert delivered.parked == {Reason.UNREADABLE: 1}
     assert database.committed.claims == {"a"}
+
+
+def test_one_message_of_another_producer_is_parked_for_all_of_its_partition() -> None:
+    database, contract = SpyDatabase(), WireContract(aggregates={"order": SequenceMode.NONE}, topic=HOME.topic)
+    theirs = [Message(topic=HOME.topic, partition=0, offset=7 + n, key=b"1", value=b"{}") for n in range(3)]
+    first, *others = (item_of(message, contract) for message in theirs)
+    delivered = deliver(first, others[0], make_event(1, event_id="a"), database=database)
+    assert delivered.outcomes == [Outcome.PARKED, Outcome.PARKED, Outcome.UNHANDLED]
+    assert delivered.parked == {Reason.UNREADABLE: 1}
+    assert deliver(others[1], database=database).parked == {}
+    [row] = database.committed.rows.values()
+    assert (row.parked.message.offset, row.parked.blocks) == (7, False)
 
 
 @pytest.mark.parametrize("is_there", [True, False], ids=["there", "taken-out-meanwhile"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cdc_outbox.consumer import ForeignOutbox, SequenceMode, WireContract
-from cdc_outbox.consumer.item import aggregate_in
+from cdc_outbox.consumer.item import aggregate_in, item_of, stray_id
 from cdc_outbox.consumer.ordering import Aggregate
 from cdc_outbox.formats.event_format import EventFormat
 from cdc_outbox.message import Message
@@ -70,3 +70,21 @@ def test_what_a_converter_puts_around_key_and_headers_is_taken_off() -> None:
     contract = replace(CONTRACT, foreign=ForeignOutbox())
     told = message(("aggregateType", b'"price"'), ("source", b'"prices.1"'), key=b'"1"')
     assert aggregate_in(told, contract) == PRICE
+
+
+def test_a_message_without_any_header_of_the_contract_is_stray_and_holds_up_no_aggregate() -> None:
+    theirs = message(("trace", b"x"), ("id", None), topic="outbox.event.visit")
+    assert stray_id(theirs, CONTRACT) == "outbox.event.visit[None]#stray"
+    item = item_of(theirs, CONTRACT)
+    assert (item.is_stray, item.is_judged, item.event.id) == (True, False, stray_id(theirs, CONTRACT))
+    foreign = replace(CONTRACT, foreign=ForeignOutbox(default_type="Changed"))
+    for ours, contract in (
+        (message(("id", b"1")), CONTRACT),
+        (message(("ce_type", b"Changed")), CONTRACT),
+        (message(("content-type", b"application/cloudevents+json")), CONTRACT),
+        (message(TYPE), CONTRACT),
+        (replace(theirs, has_headers=False), CONTRACT),
+        (theirs, foreign),
+    ):
+        assert stray_id(ours, contract) is None
+        assert not item_of(ours, contract).is_stray

@@ -136,6 +136,7 @@ create table if not exists `inbox_epochs` (
     assigned_at datetime(6) not null default (utc_timestamp(6)),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset bigint,
+    leader_epoch int,
     cluster_id varbinary(255) not null default '',
     topic_id varbinary(255) not null default '',
     primary key (consumer, topic, `partition`)
@@ -219,13 +220,13 @@ exit 0
 @@ -130 +130 @@
 -create table if not exists `inbox_epochs` (
 +create table if not exists `other`.`inbox_epochs` (
-@@ -144 +144 @@
+@@ -145 +145 @@
 -create table if not exists `inbox_starts` (
 +create table if not exists `other`.`inbox_starts` (
-@@ -152 +152 @@
+@@ -153 +153 @@
 -create table if not exists `inbox_purges` (
 +create table if not exists `other`.`inbox_purges` (
-@@ -159,2 +159,2 @@
+@@ -160,2 +160,2 @@
 -insert into `cdc_outbox_version` (component, version)
 -values ('inbox inbox', 1)
 +insert into `other`.`cdc_outbox_version` (component, version)

@@ -203,6 +203,7 @@ create table if not exists "public"."inbox_epochs" (
     assigned_at timestamptz not null default clock_timestamp(),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset bigint,
+    leader_epoch integer,
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")
@@ -379,13 +380,13 @@ exit 0
 @@ -197 +197 @@
 -create table if not exists "public"."inbox_epochs" (
 +create table if not exists "other"."inbox_epochs" (
-@@ -211 +211 @@
+@@ -212 +212 @@
 -create table if not exists "public"."inbox_starts" (
 +create table if not exists "other"."inbox_starts" (
-@@ -219 +219 @@
+@@ -220 +220 @@
 -create table if not exists "public"."inbox_purges" (
 +create table if not exists "other"."inbox_purges" (
-@@ -226,2 +226,2 @@
+@@ -227,2 +227,2 @@
 -insert into "public"."cdc_outbox_version" as known (component, version)
 -values ('inbox public.inbox', 1)
 +insert into "other"."cdc_outbox_version" as known (component, version)

@@ -132,6 +132,7 @@ create table if not exists "main"."inbox_epochs" (
     assigned_at text not null default (strftime('%Y-%m-%dT%H:%M:%f', 'now')),
     -- Behind the last message whose effects this database has, and the topic that it counts in.
     next_offset integer,
+    leader_epoch integer,
     cluster_id text not null default '',
     topic_id text not null default '',
     primary key (consumer, topic, "partition")
@@ -194,13 +195,13 @@ exit 0
 @@ -126 +126 @@
 -create table if not exists "main"."inbox_epochs" (
 +create table if not exists "other"."inbox_epochs" (
-@@ -140 +140 @@
+@@ -141 +141 @@
 -create table if not exists "main"."inbox_starts" (
 +create table if not exists "other"."inbox_starts" (
-@@ -148 +148 @@
+@@ -149 +149 @@
 -create table if not exists "main"."inbox_purges" (
 +create table if not exists "other"."inbox_purges" (
-@@ -155,2 +155,2 @@
+@@ -156,2 +156,2 @@
 -insert into "main"."cdc_outbox_version" as known (component, version)
 -values ('inbox main.inbox', 1)
 +insert into "other"."cdc_outbox_version" as known (component, version)
