@@ -10,7 +10,7 @@ from sqlalchemy import create_engine, event, text
 from sqlalchemy.orm import Session
 
 from cdc_outbox.consumer import Retry
-from cdc_outbox.consumer.retries import error_of
+from cdc_outbox.consumer.failures import error_of
 from cdc_outbox.databases.drivers import find_transaction_driver
 from cdc_outbox.databases.drivers.listeners import AfterCommit, ListenerError
 from cdc_outbox.errors import HandlerError
