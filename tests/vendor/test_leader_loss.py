@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from cdc_outbox.relay.units import Unit
 from cdc_outbox.testing import Stack, StackConfig
 from tests.support.broker_cluster import BrokerCluster, PartitionState, running_cluster
 from tests.support.rig import eventually
+from tests.support.threads import Threads
 
 LOG = logging.getLogger("silent")
 SAFE = {"min.insync.replicas": "2"}
@@ -199,7 +199,7 @@ def test_a_consumer_that_starts_after_an_unclean_election_applies_the_events_in_
             database=database,
         )
         consumer.on("Placed")(lambda event, _: applied.append(event.payload))
-        with ThreadPoolExecutor() as pool:
+        with Threads() as pool:
             running = pool.submit(consumer.run)
             try:
                 eventually(lambda: len(applied) >= events or running.done(), "events to be applied", seconds=PATIENCE)
