@@ -113,7 +113,7 @@ class Backlog:
 
     def put_back(self, items: Sequence[Item]) -> None:
         """Have events come again before all others; one that was tried before its turn is still here."""
-        items = [item for item in items if item.resumes_at is None]
+        items = [item for item in items if not item.turn.is_ahead]
         self._items.extendleft(reversed(items))
         self.bytes += _bytes_of(items)
 
@@ -130,7 +130,7 @@ class Backlog:
         found = min((item for item in firsts.values() if item.failure is None), key=rank, default=None)
         if found is None or found.parked is not None or (start := starts[found.topic_partition]) is found:
             return found
-        return replace(found, resumes_at=start.message.offset or 0)
+        return replace(found, turn=replace(found.turn, resumes_at=start.message.offset or 0))
 
     def bring_forward(self, found: Item) -> None:
         """Put the first event of a partition, or a parked one, before all others."""
@@ -144,7 +144,7 @@ class Backlog:
                 break
             before = item if item.topic_partition == done.topic_partition else before
         if before is not None:
-            before.last = done.last or done.message
+            before.turn = replace(before.turn, last=done.last)
         self.drop_if(lambda item: item.message is done.message)
 
     def take(

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from cdc_outbox.consumer.claims import Claims, IdClaimedError, InboxStore
 from cdc_outbox.consumer.failures import error_of
-from cdc_outbox.consumer.fencing import EpochStore, OffsetMove, TopicPartition, refuse_stale
+from cdc_outbox.consumer.fencing import EpochStore, TopicPartition, refuse_stale
 from cdc_outbox.consumer.handlers import HandlerRunner, ours_of, several
 from cdc_outbox.consumer.item import Item, Outcome
 from cdc_outbox.consumer.limits import ENDLESS, Room
@@ -300,11 +300,7 @@ class _Work:
     async def _store_offsets(self) -> None:
         """Store up to where the partitions' effects go, unless that is not known any more for one of them."""
         last = {item.topic_partition: item for item in self._items if item.parked is None}
-        moves = {
-            tp: OffsetMove(self._stored.get(tp), item.next_offset, item.leader_epoch)
-            for tp, item in last.items()
-            if tp in self._held
-        }
+        moves = {tp: item.move_from(self._stored.get(tp)) for tp, item in last.items() if tp in self._held}
         refuse_stale(await self._epochs.store_offsets(self._connection, self._held, moves))
 
     async def _judge(

@@ -1,4 +1,4 @@
-"""The error of a transaction that failed: whether it is an event's, or ours."""
+"""The error of a failed transaction: an event's, or a bug of this package."""
 
 from collections.abc import Callable, Sequence
 

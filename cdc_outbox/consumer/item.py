@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 
-from cdc_outbox.consumer.fencing import TopicPartition, partition_of
+from cdc_outbox.consumer.fencing import OffsetMove, TopicPartition, partition_of
 from cdc_outbox.consumer.ordering import Aggregate, aggregate_of
 from cdc_outbox.consumer.parked_events import Failure, ParkedEvent, Reason
 from cdc_outbox.contract.wire import WireContract
@@ -109,6 +109,27 @@ class Outcome(StrEnum):
     """It is set aside, durably, until it can be applied or an operator decides."""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """When an event is applied, as compared with others of its partition.
+
+    Args:
+        resumes_at: The offset at which its partition is read on, where it is applied before earlier events of it.
+        last: The last message that is done with it, where those behind it up to there were applied before it.
+    """
+
+    resumes_at: int | None = None
+    last: Message | None = None
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it is applied before earlier events of its partition."""
+        return self.resumes_at is not None
+
+
+_IN_ORDER = Turn()
+
+
 # Not frozen, though nothing changes one: a frozen one takes twice as long to make, and there is one for each event.
 @dataclass(slots=True, kw_only=True)
 class Item:
@@ -118,9 +139,7 @@ class Item:
         failure: Why it must be parked instead of being applied.
         parked: Its row, where it came out of the park.
         is_begun: Whether it is noted in the database that it was begun.
-        resumes_at: The offset at which its partition is read on, where it is applied before earlier events of it.
-        last: The last message that is done with it: one behind its own, where those up to there were applied before it.
-        is_stray: Whether its message has no header of the contract.
+        turn: When it is applied, as compared with others of its partition.
         topic_partition: The topic-partition whose owner applies it; by default the one that it came from.
         size: How many bytes key, value and headers of the message have.
         aggregate: What its watermark is kept for.
@@ -131,9 +150,7 @@ class Item:
     failure: Failure | None = None
     parked: ParkedEvent | None = None
     is_begun: bool = False
-    resumes_at: int | None = None
-    last: Message | None = None
-    is_stray: bool = False
+    turn: Turn = _IN_ORDER
     topic_partition: TopicPartition = field(default=_FROM_MESSAGE)
     size: int = field(init=False)
     aggregate: Aggregate = field(init=False)
@@ -150,14 +167,14 @@ class Item:
         return self.event.id
 
     @property
-    def next_offset(self) -> int:
-        """The offset that is stored with its effects: its partition is read on there."""
-        return ((self.last or self.message).offset or 0) + 1 if self.resumes_at is None else self.resumes_at
+    def last(self) -> Message:
+        """The last message that is done with it."""
+        return self.turn.last or self.message
 
     @property
-    def leader_epoch(self) -> int | None:
-        """That of the message before the next offset; ``None`` where it is not known."""
-        return (self.last or self.message).leader_epoch if self.resumes_at is None else None
+    def next_offset(self) -> int:
+        """The offset that is stored with its effects: its partition is read on there."""
+        return (self.last.offset or 0) + 1 if self.turn.resumes_at is None else self.turn.resumes_at
 
     @property
     def is_unreadable(self) -> bool:
@@ -186,6 +203,10 @@ class Item:
     def is_stuck(self) -> bool:
         """Whether it is dead in the park, and read only because others wait behind it."""
         return self.parked is not None and self.parked.state == "dead" and not self.parked.forced
+
+    def move_from(self, before: int | None) -> OffsetMove:
+        """Return how the next offset of its partition changes with its effects."""
+        return OffsetMove(before, self.next_offset, None if self.turn.is_ahead else self.last.leader_epoch)
 
     def begun(self) -> "Item":
         """Return the same, noted as begun."""
@@ -217,8 +238,8 @@ def item_of(
         item = unreadable(message, error, parked, None if stray else aggregate_in(message, contract))
         if stray and item.failure and parked is None:
             reason = f"{error}. It has no header of the contract; later ones like it in this partition are passed over"
-            failure = replace(item.failure, error=reason)
-            item = replace(item, event=replace(item.event, id=stray), failure=failure, is_stray=True)
+            failure = replace(item.failure, error=reason, is_stray=True)
+            item = replace(item, event=replace(item.event, id=stray), failure=failure)
         return replace(item, topic_partition=topic_partition)
 
 

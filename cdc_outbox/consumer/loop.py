@@ -227,17 +227,16 @@ class Loop:
         item, backlog = min(found, key=lambda each: rank(each[0]))
         self._is_new = not rank(item)[0]
         self._breaker.tried(item.event)
-        if item.resumes_at is None:
+        if not item.turn.is_ahead:
             backlog.bring_forward(item)
-        await self._apply(backlog, ahead=None if item.resumes_at is None else item)
+        await self._apply(backlog, ahead=item if item.turn.is_ahead else None)
 
     async def _apply(self, backlog: Backlog, ahead: Item | None = None) -> None:
         """Apply the next batch, or an event before its turn."""
         is_alone = self._suspects.is_one if self._ownership.has_suspects else None
         # Parked events come in order: where one is another consumer's, the others are read again.
         partitions = None if backlog is self._redo else self._ownership.held
-        most = 1 if self._breaker.is_open else None
-        taken = [ahead] if ahead else backlog.take(partitions, is_alone, most=most)
+        taken = [ahead] if ahead else backlog.take(partitions, is_alone, most=1 if self._breaker.is_open else None)
         held = self._ownership.epochs_of(item.topic_partition for item in taken)
         items: Sequence[Item] = [item for item in taken if item.topic_partition in held]  # some may be lost by now
         if backlog is self._redo and len(items) < len(taken):
@@ -269,9 +268,9 @@ class Loop:
         for tp, item in last.items():
             if tp in self._ownership.held:
                 self._ownership.stored[tp] = item.next_offset
-                if item.resumes_at is None:
-                    self._offsets.done(item.last or item.message)
-        if items[0].resumes_at is not None:
+                if not item.turn.is_ahead:
+                    self._offsets.done(item.last)
+        if items[0].turn.is_ahead:
             backlog.done_before_its_turn(items[0])
         if self._ownership.has_suspects:
             for item in items:
@@ -348,7 +347,7 @@ class Loop:
     ) -> None:
         """Find the culprit by going through the batch one by one; then try it again, or set it aside."""
         self._stats.failed()
-        is_ahead = items[0].resumes_at is not None
+        is_ahead = items[0].turn.is_ahead
         if self._breaker.is_open and not (is_ahead and isinstance(error, ParkFullError)):
             self._breaker.close()  # it fails in another way, so that the consumer waits for nothing that it needs
         if is_ahead:

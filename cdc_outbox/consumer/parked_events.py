@@ -75,6 +75,7 @@ class Failure:
         attempts: How often it was tried by now, in rounds: immediate retries count as one.
         retry_seconds: When it is tried again; ``None`` where it is not.
         keeps_order: Whether the aggregate of a message that cannot be read is known, so that later events wait for it.
+        is_stray: Whether the message has no header of the contract.
     """
 
     reason: Reason
@@ -82,6 +83,7 @@ class Failure:
     attempts: int = 1
     retry_seconds: float | None = None
     keeps_order: bool = False
+    is_stray: bool = False
 
     @property
     def blocks(self) -> bool:

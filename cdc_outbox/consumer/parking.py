@@ -60,7 +60,7 @@ class ParkingPlan:
         """Park an unreadable message; events that wait for it keep waiting."""
         failure, row = item.failure, item.parked
         assert failure is not None  # noqa: S101 - that is what unreadable means
-        if row is None and item.is_stray and await self._park.find_parked(self._connection, [item.event_id]):
+        if row is None and failure.is_stray and await self._park.find_parked(self._connection, [item.event_id]):
             _log.info("passing over a message without any header of the contract", extra={"at": item.message.position})
         elif row is None:
             await self._put(item, failure)

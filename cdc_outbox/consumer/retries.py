@@ -180,7 +180,7 @@ class RetryTracker:
             at_once: Whether to park it without trying again before.
         """
         if isinstance(error, MessageError):
-            return replace(unreadable(item.message, error, item.parked, item.aggregate), last=item.last), None
+            return replace(unreadable(item.message, error, item.parked, item.aggregate), turn=item.turn), None
         is_crash = self._losses.get(item.event_id, 0) >= _MOST_LOSSES
         is_hopeless = is_crash or self.is_hopeless(error)
         if item.parked is not None or item.event_id not in self._tries:  # once for all tries at once

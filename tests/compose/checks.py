@@ -10,7 +10,7 @@ from tests.faults.report import tell
 from tests.support.patience import patience
 from tests.support.rig import eventually
 
-_NOTICED_SECONDS, _COST_PERCENT, _IDLE_SECONDS, _CHECKS = 30, 2.0, 60.0, 20
+_NOTICED_SHARE, _COST_PERCENT, _IDLE_SECONDS, _CHECKS = 0.5, 2.0, 60.0, 20
 
 
 def check_failures_are_noticed(stack: ComposeStack) -> None:
@@ -31,7 +31,7 @@ def check_failures_are_noticed(stack: ComposeStack) -> None:
     for service in services:
         stack.signal(service, signal.SIGCONT)
     tell(f"          stopped processes are unhealthy after {_table(noticed, '.0f')} s")
-    assert max(noticed.values()) <= patience(_NOTICED_SECONDS)
+    assert max(noticed.values()) <= _NOTICED_SHARE * patience()
     stack.wait_for("healthy", *services)
 
 

@@ -66,7 +66,7 @@ async def _connect(port: int) -> None:
 
 
 async def _request(port: int) -> None:
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/hook", timeout=2)
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/hook", timeout=patience())
 
 
 @dataclass

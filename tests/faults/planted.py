@@ -66,7 +66,7 @@ BUGS = (
     ),
     Bug(
         "listener-before-the-commit-no-events-failure",
-        "consumer/retries.py",
+        "consumer/failures.py",
         "if isinstance(error, ListenerError) and error.__cause__ is not None:",
         "if False:",
         "tests/unit/test_listeners.py::test_what_raises_before_the_commit_is_the_failure_of_the_event",
@@ -123,7 +123,7 @@ BUGS = (
     Bug(
         "stray-messages-fill-the-park",
         "consumer/parking.py",
-        "if row is None and item.is_stray and await",
+        "if row is None and failure.is_stray and await",
         "if row is None and False and await",
         "tests/unit/test_delivery.py::test_one_message_of_another_producer_is_parked_for_all_of_its_partition",
     ),
@@ -592,8 +592,8 @@ BUGS = (
     Bug(
         "offset-past-what-is-not-done-with",
         "consumer/item.py",
-        "if self.resumes_at is None else self.resumes_at",
-        "if self.resumes_at is None else (self.message.offset or 0) + 1",
+        "if self.turn.resumes_at is None else self.turn.resumes_at",
+        "if self.turn.resumes_at is None else (self.message.offset or 0) + 1",
         "tests/unit/test_outages.py::test_an_event_that_was_applied_before_its_turn_is_not_read_again",
     ),
     Bug(

@@ -28,6 +28,7 @@ from cdc_outbox.errors import (
 )
 from cdc_outbox.event import RecordedEvent
 from tests.support.events import make_event
+from tests.support.patience import patience
 
 AWAY = Cause("OperationalError", "08006", "db2")
 
@@ -229,11 +230,13 @@ async def connect_asyncpg(host: str, port: int) -> None:
 
 
 CLIENTS: dict[str, Callable[[str, int], object]] = {
-    "requests": lambda host, port: requests.get(f"http://{host}:{port}/hook", timeout=2),
-    "urllib": lambda host, port: urllib.request.urlopen(f"http://{host}:{port}/hook", timeout=2),
-    "http.client": lambda host, port: http.client.HTTPConnection(host, port, timeout=2).request("POST", "/hook"),
-    "socket": lambda host, port: socket.create_connection((host, port), timeout=2),
-    "smtplib": lambda host, port: smtplib.SMTP(host, port, timeout=2),
+    "requests": lambda host, port: requests.get(f"http://{host}:{port}/hook", timeout=patience()),
+    "urllib": lambda host, port: urllib.request.urlopen(f"http://{host}:{port}/hook", timeout=patience()),
+    "http.client": lambda host, port: http.client.HTTPConnection(host, port, timeout=patience()).request(
+        "POST", "/hook"
+    ),
+    "socket": lambda host, port: socket.create_connection((host, port), timeout=patience()),
+    "smtplib": lambda host, port: smtplib.SMTP(host, port, timeout=patience()),
     "pymysql": lambda host, port: pymysql.connect(host=host, port=port, connect_timeout=2),
     "asyncio": lambda host, port: asyncio.run(open_stream(host, port)),
     "asyncpg": lambda host, port: asyncio.run(connect_asyncpg(host, port)),

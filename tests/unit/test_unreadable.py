@@ -76,7 +76,8 @@ def test_a_message_without_any_header_of_the_contract_is_stray_and_holds_up_no_a
     theirs = message(("trace", b"x"), ("id", None), topic="outbox.event.visit")
     assert stray_id(theirs, CONTRACT) == "outbox.event.visit[None]#stray"
     item = item_of(theirs, CONTRACT)
-    assert (item.is_stray, item.is_judged, item.event.id) == (True, False, stray_id(theirs, CONTRACT))
+    assert item.failure is not None
+    assert (item.failure.is_stray, item.is_judged, item.event.id) == (True, False, stray_id(theirs, CONTRACT))
     foreign = replace(CONTRACT, foreign=ForeignOutbox(default_type="Changed"))
     for ours, contract in (
         (message(("id", b"1")), CONTRACT),
@@ -87,4 +88,6 @@ def test_a_message_without_any_header_of_the_contract_is_stray_and_holds_up_no_a
         (theirs, foreign),
     ):
         assert stray_id(ours, contract) is None
-        assert not item_of(ours, contract).is_stray
+        failure = item_of(ours, contract).failure
+        assert failure is not None
+        assert not failure.is_stray
