@@ -28,8 +28,10 @@ from tests.support.events import make_event
 from tests.support.modelled_consumer import ModelledConsumer
 from tests.support.patience import patience
 from tests.support.rig import eventually, open_folder
+from tests.support.threads import Threads
 
 _HEALTHY, _EVENTS = 20, 3
+_AT_ONCE = 4
 _HEALTHY_SECONDS = 60.0
 """By when the events of aggregates whose handlers do well must be applied, whatever those of others do."""
 
@@ -62,7 +64,7 @@ async def _time_out(_port: int) -> None:
 
 
 async def _connect(port: int) -> None:
-    psycopg.connect(host="127.0.0.1", port=port, connect_timeout=2)
+    psycopg.connect(host="127.0.0.1", port=port)
 
 
 async def _request(port: int) -> None:
@@ -194,11 +196,14 @@ def run(seeds: int) -> list[bool]:
     with ExitStack() as stack:
         folder = stack.enter_context(open_folder())
         servers = [stack.enter_context(started(folder)) for started in (started_postgres, started_mariadb)]
-        return [
-            tell_result(driver, trouble, seed, Case(trouble, doomed, driver, seed).run())
+        cases = [
+            Case(trouble, doomed, driver, seed)
             for trouble, drivers in DRIVERS.items()
             for driver in drivers
             for doomed in servers
             if driver in doomed.users
             for seed in range(seeds)
         ]
+        pool = stack.enter_context(Threads(_AT_ONCE, seconds=24 * 3600))
+        runs = [(case, pool.submit(case.run)) for case in cases]
+        return [tell_result(case.driver, case.trouble, case.seed, run.result()) for case, run in runs]
