@@ -177,16 +177,16 @@ BUGS = (
         "consumer/retries.py",
         "self._losses[item.event_id] = times + 1 if is_alone else max(times, 1)",
         "self._losses[item.event_id] = times",
-        "tests/integration/test_server_deaths.py"
-        "::test_a_handler_that_kills_its_own_connection_is_parked_and_the_others_go_on[postgres-psycopg]",
+        "tests/unit/test_retries.py"
+        "::test_an_event_under_which_the_connection_breaks_three_times_is_dead_as_one_that_crashes",
     ),
     Bug(
         "losses-of-a-dead-server-counted",
         "consumer/retries.py",
         "            self._losses.clear()\n",
         "            pass\n",
-        "tests/integration/test_server_deaths.py"
-        "::test_a_server_that_dies_each_time_that_an_event_is_handled_parks_nothing[postgres-psycopg]",
+        "tests/unit/test_retries.py"
+        "::test_a_connection_that_broke_before_the_database_was_unreachable_is_no_events_failure",
     ),
     Bug(
         "publisher-ignored",
