@@ -62,7 +62,8 @@ class Invocation:
         words = []
         for each in self.arguments:
             name = each.partition("=")[0] if each.startswith("--") else each
-            words += [] if name in _NOT_SHOWN else ["SPEC" if name in {SPEC, PARTITIONED} else name]
+            shown = "SPEC" if name in {SPEC, PARTITIONED} else "URL" if "://" in name else name
+            words += [] if name in _NOT_SHOWN else [shown]
         return " ".join(words)
 
 
@@ -90,6 +91,7 @@ INVOCATIONS: tuple[Invocation, ...] = (
     _of(DONE, f"init {SPEC} --sql"),
     _of(NO_DATABASE, f"init {SPEC}", DSN),
     _of(DONE, f"lint {SPEC}"),
+    _of("no answer", "monitor health", "http://127.0.0.1:1/health"),
     _of(DONE, "new orders --database=sqlite"),
     _of(NO_CONNECT, "offsets show orders", *CONNECT),
     _of(NO_DATABASE, "offsets show orders", *CONNECT_UP, DSN),
