@@ -42,7 +42,7 @@ class Services:
                 self._stack.crash(service)
             with self._counted(f"{service} is killed, `up` starts it"):
                 self._stack.kill(service)
-                self._stack.up()
+                self._stack.start(service)
             with self._counted(f"{service} gets another address"), self._stack.isolated(service, moves=True):
                 pass
 
@@ -57,7 +57,7 @@ class Services:
         with self._counted(f"{service} is killed, and stays dead"):
             self._stack.kill(service)
         with step(f"{service} is back"):
-            self._stack.up()
+            self._stack.start(service)
 
     @contextmanager
     def _counted(self, what: str, *, within_seconds: float | None = None) -> Iterator[None]:

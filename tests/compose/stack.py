@@ -70,6 +70,10 @@ class ComposeStack:
         up = ("--progress=quiet", *self._profile, "up", "--build", "--detach", "--wait")
         self.compose(*up, *self._services, seconds=5 * SECONDS)
 
+    def start(self, service: str) -> None:
+        """Start a service that was killed, and none that has done its work."""
+        self.compose("--progress=quiet", "--profile=*", "up", "--detach", "--no-deps", "--wait", service)
+
     def down(self, *options: str) -> None:
         if self._guests:  # they have addresses that services had
             run("docker", "rm", "--force", "--volumes", *self._guests)
