@@ -251,6 +251,8 @@ class _Consumer(Generic[OpenedT, ConnectionT]):
                 stats=self._stats,
                 waits=waits,
             )
+            if is_stopping():
+                return  # librdkafka may hang, and with it the process, where a member that joins leaves at once
             subscribe(member, self.contract.topics, self.limits, self._stats)
             stack.push_async_callback(waits.call, offsets.finish, client)
             stack.callback(poller.end)  # before offsets.finish polls; registered above too, in case of an earlier error

@@ -357,8 +357,10 @@ def test_a_purge_says_what_it_would_do_and_then_does_it(service: BrokerlessServi
 
 
 def test_a_consumer_does_not_start_whose_horizon_its_topics_outlive(
-    outbox_stack: Stack, dsn: str, topics: dict[str, str]
+    outbox_stack: Stack, dsn: str, topics: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("cdc_outbox.consumer.consumer.subscribe", lambda *_: pytest.fail("it joined its group"))
+
     def consumer(topic: str) -> Consumer:
         made = Consumer(
             name="shipping",
