@@ -67,6 +67,12 @@ def test_a_service_that_dies_is_started_again(service: str) -> None:
     assert SERVICES[service]["restart"] == "unless-stopped"
 
 
+@pytest.mark.parametrize("service", LONG_RUNNING)
+def test_a_service_gives_up_a_connection_that_nobody_answers_within_half_a_minute(service: str) -> None:
+    # From 200 ms on each try waits twice as long: 6 of them take 25 s, the default of 15 a quarter of an hour.
+    assert SERVICES[service]["sysctls"] == {"net.ipv4.tcp_retries2": 6}
+
+
 @pytest.mark.parametrize("service", SERVICES)
 def test_a_service_has_30_seconds_to_stop_and_a_log_of_bounded_size(service: str) -> None:
     assert SERVICES[service]["stop_grace_period"] == "30s"
