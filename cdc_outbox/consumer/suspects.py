@@ -19,7 +19,7 @@ class Suspects:
         self._session, self._ownership, self._most_starts = session, ownership, most_starts
 
     def is_one(self, item: Item) -> bool:
-        """Return whether an event is to have a transaction of its own, because it may crash the process."""
+        """Return whether an event must have a transaction of its own, because it may crash the process."""
         return item.failure is None and self._ownership.is_suspect(item.topic_partition)
 
     async def begun(self, items: Sequence[Item]) -> Sequence[Item]:

@@ -19,7 +19,7 @@ def is_cancelled(error: BaseException) -> bool:
         return False
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # a thread without an event loop: nobody could cancel it
+    except RuntimeError:  # a thread without an event loop; nothing can cancel it
         return False
     return task is not None and task.cancelling() > 0
 
